@@ -8,7 +8,7 @@ operations below, which the worker executes in order or dies. The worker knows t
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import attrs
@@ -21,8 +21,6 @@ __all__ = [
     "Backend",
     "Bind",
     "Birth",
-    "Capabilities",
-    "Chdir",
     "Filter",
     "Group",
     "Guard",
@@ -39,10 +37,13 @@ __all__ = [
     "Prctl",
     "Rlimit",
     "Root",
+    "SYSTEM_LIBRARIES",
     "Step",
     "Support",
     "Symlink",
+    "ThreadStack",
     "Tmpfs",
+    "attempt",
     "freeze",
 ]
 
@@ -109,12 +110,10 @@ class Prctl:
 
 @attrs.frozen
 class Identity:
-    """Give up the host's user: no supplementary groups, the sandbox's uid and gid (only for a host that is root)."""
+    """Give up every privilege: capabilities of all five sets, securebits locked; with `change` also the host's user: no
+    supplementary groups, the sandbox's uid and gid (for a host that is root)."""
 
-
-@attrs.frozen
-class Capabilities:
-    """Give up every capability: bounding, ambient, inheritable, permitted, effective, and the securebits locked."""
+    change: bool
 
 
 @attrs.frozen
@@ -152,12 +151,14 @@ class Bind:
 
 @attrs.frozen
 class Tmpfs:
-    """A tmpfs of its own for each worker, bounded in bytes and inodes: nosuid, nodev, noexec unless `executable`."""
+    """A tmpfs of its own for each worker, bounded in bytes and inodes: nosuid, nodev, noexec unless `executable`. What
+    the plan bound below `target` (of the paths in `keep`) stays visible there."""
 
     target: str
     size: int
     inodes: int
     executable: bool = False
+    keep: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -204,17 +205,16 @@ class Filter:
 
 
 @attrs.frozen
-class Chdir:
-    """chdir(2)."""
+class ThreadStack:
+    """Default stack of a new thread, in bytes (pthread_setattr_default_np(3))."""
 
-    path: str
+    size: int
 
 
 Op: TypeAlias = (
     Rlimit
     | Prctl
     | Identity
-    | Capabilities
     | Namespaces
     | Birth
     | Root
@@ -224,10 +224,13 @@ Op: TypeAlias = (
     | Pivot
     | Landlock
     | Filter
-    | Chdir
+    | ThreadStack
 )
 
 NO_HOLES: frozenset[str] = frozenset()
+
+# Where a dynamic loader looks: what "the system's libraries" means in every backend.
+SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache")
 
 
 @attrs.frozen
@@ -322,6 +325,13 @@ class Backend(Protocol):
     def probe(self) -> Support: ...
 
     def steps(self, policy: Policy, support: Support) -> Iterable[Step]: ...
+
+
+def attempt(ops: Sequence[Op]) -> str:
+    """Whether this host can do these operations, tried in a stem that is then gone: "" or what failed. For probes."""
+    from sandboxactor._launch import attempt as tried
+
+    return str(tried(ops) or "")
 
 
 def freeze(**holes: Iterable[str]) -> dict[Guard, frozenset[str]]:

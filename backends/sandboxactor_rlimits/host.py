@@ -1,0 +1,93 @@
+"""Probe and steps of setrlimit(2)."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from sandboxactor.spi import Birth, Guard, Identity, Kind, Namespaces, Op, Phase, Prctl, Rlimit, Step, Support, ThreadStack, attempt, freeze
+
+if TYPE_CHECKING:
+    from sandboxactor._policy import Policy
+
+CLONE_NEWUSER = 0x10000000
+RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_RTPRIO = 11, 12, 13, 14
+KIB, MIB = 1 << 10, 1 << 20
+
+# Images of the module, its libraries and their arenas are address space but not memory of the module's own: RLIMIT_DATA
+# bounds that. The slack covers them and stays far below what a leak through untouched maps could cost in page tables.
+IMAGE_SLACK = 64 * MIB
+MEMORY_HOLES = ("shared-memory", "growsdown", "memfd", "sysv-ipc", "message-queues", "pipe-size", "record-locks")
+
+ALWAYS: tuple[Rlimit, ...] = (
+    Rlimit(resource.RLIMIT_CORE, 0),
+    Rlimit(resource.RLIMIT_NOFILE, 1024),
+    Rlimit(resource.RLIMIT_MEMLOCK, 64 * KIB),
+    Rlimit(RLIMIT_SIGPENDING, 256),
+    Rlimit(RLIMIT_MSGQUEUE, 0),
+    Rlimit(RLIMIT_NICE, 0),
+    Rlimit(RLIMIT_RTPRIO, 0),
+)
+
+
+class RlimitsBackend:
+    """Limits of one process: small ones always; memory and tasks where no control group counts them."""
+
+    name = "rlimits"
+    guards = frozenset({Guard.MEMORY_MAX, Guard.PROCESSES_MAX})
+
+    def probe(self) -> Support:
+        """Limits are always there; whether a worker may have a user namespace of its own decides about tasks."""
+        failed = attempt([Namespaces(CLONE_NEWUSER), Prctl(38, 1), Identity(change=False)])
+        reason = f"a user namespace of the worker's own cannot be made ({failed})" if failed else ""
+        return Support(
+            True,
+            "setrlimit",
+            covers="memory of a native module together with seccomp; tasks " + ("not: " + reason if failed else "in a user namespace"),
+            reason=reason,
+            remedy="allow unprivileged user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0 or "
+            "kernel.unprivileged_userns_clone=1), or delegate a cgroup" if failed else "",
+            facts={"userns": not failed},
+        )
+
+    def steps(self, policy: Policy, support: Support) -> Iterable[Step]:
+        """The small limits; and two fallbacks that a plan takes only where no control group holds the guard."""
+        yield Step(
+            backend=self.name,
+            phase=Phase.LIMIT,
+            label="rlimits",
+            summary="no core file, 1024 descriptors, no locked memory, no real-time priority",
+            ops=ALWAYS,
+        )
+        memory: tuple[Op, ...] = (
+            Rlimit(resource.RLIMIT_DATA, policy.memory),
+            Rlimit(resource.RLIMIT_AS, policy.memory + IMAGE_SLACK, above_now=True),
+            Rlimit(resource.RLIMIT_NOFILE, 64),
+            Rlimit(resource.RLIMIT_STACK, min(8 * MIB, policy.memory // 4)),
+            ThreadStack(256 * KIB),
+        )
+        yield Step(
+            backend=self.name,
+            phase=Phase.LIMIT,
+            label="RLIMIT_DATA and RLIMIT_AS",
+            summary=f"{policy.memory} bytes of private memory, {policy.memory + IMAGE_SLACK} of address space; a breach is ENOMEM",
+            covers=freeze(memory_max=MEMORY_HOLES),
+            ops=memory,
+            kinds=frozenset({Kind.NATIVE}),
+            fallback=True,
+        )
+        if support.facts["userns"]:
+            yield Step(
+                backend=self.name,
+                phase=Phase.LIMIT,
+                label="RLIMIT_NPROC in a user namespace",
+                summary=f"{policy.processes} tasks, counted in a user namespace of the worker's own",
+                covers=freeze(processes_max=[]),
+                ops=(Birth(CLONE_NEWUSER), Rlimit(resource.RLIMIT_NPROC, policy.processes)),
+                kinds=frozenset({Kind.NATIVE}),
+                fallback=True,
+            )
+
+
+BACKEND = RlimitsBackend()

@@ -1,0 +1,198 @@
+"""Zygote, stems and lanes: what stands between two runs.
+
+One zygote per host process, started by posix_spawn and ended with the last Sandbox. A stem per module of a Sandbox,
+forked from the zygote with everything its workers inherit already made. A lane per concurrent run: a socket to the
+stem, sealed memory for payload and output, two pipes, and a control group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from sandboxactor import spi
+from sandboxactor._wire import WORKER, Binding, ffi, lib, program
+from sandboxactor.errors import WorkerFault
+
+__all__ = ["Stem", "StemFault", "Zygote", "acquire", "attempt", "release"]
+
+READY_TIMEOUT_S = 10.0
+# As host root: ids that no system allocates; closed to each other by a pid namespace, Landlock scope and the filter.
+SANDBOX_ID = 0x6A000000
+OP_NAMES = {getattr(lib, n): n.removeprefix("SA_OP_").lower() for n in dir(lib) if n.startswith("SA_OP_")}
+
+
+@contextlib.contextmanager
+def _descriptors() -> Iterator[None]:
+    """Turns the host's own limits into a clear error; whoever opened something closes it."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno in (errno.EMFILE, errno.ENFILE):
+            raise WorkerFault("no file descriptor left for a worker: raise RLIMIT_NOFILE (ulimit -n) or run fewer at once") from e
+        raise WorkerFault(f"cannot set up a worker: {e}") from e
+
+
+def high(fd: int) -> int:
+    """The descriptor, moved above 2: a host that closed its own 0 to 2 must not print into ours."""
+    if fd > 2:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(fd)
+
+
+def _socketpair(flags: int = 0) -> tuple[socket.socket, socket.socket]:
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | flags)
+    if a.fileno() > 2 and b.fileno() > 2:
+        return a, b
+    return tuple(socket.socket(fileno=high(s.detach())) for s in (a, b))  # type: ignore[return-value]
+
+
+def _hang_up(sock: socket.socket, owner: int) -> None:
+    # A fork of the host holds the same socket: shutdown reaches the other end all the same, so only the owner may do it.
+    if os.getpid() == owner:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+    sock.close()
+
+
+class Zygote:
+    """The one small C process of this host, and the number of those that use it."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.owner = os.getpid()
+        self._bases: set[str] = set()
+        with _descriptors(), contextlib.ExitStack() as undo:
+            self.sock, theirs = _socketpair()
+            undo.enter_context(theirs)
+            argv = ["sandboxactor-worker", "serve", "3", str(self.owner)]
+            actions = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)]
+            self.pid = os.posix_spawn(WORKER, argv, {}, file_actions=actions, setsigmask=[])
+
+    def send(self, kind: int, body: bytes, fds: Sequence[int] = ()) -> None:
+        """One packet of a type, its body and descriptors."""
+        try:
+            socket.send_fds(self.sock, [kind.to_bytes(8, "little"), body], list(fds))
+        except OSError as e:
+            raise WorkerFault(f"the zygote does not answer: {e}") from e
+
+    def add_bases(self, bases: Sequence[str]) -> None:
+        """Folders of control groups to remove if this process is gone before it does so itself."""
+        for base in bases:
+            if base not in self._bases:
+                self._bases.add(base)
+                self.send(lib.SA_MSG_BASE, os.fsencode(base) + b"\0")
+
+    def close(self) -> None:
+        """Ends it and everything below it, and waits until that is so."""
+        _hang_up(self.sock, self.owner)
+        if os.getpid() == self.owner:
+            # The host may ignore SIGCHLD, or reap every child itself: then this answers ECHILD once it is gone.
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+
+
+_lock = threading.Lock()
+_zygote: Zygote | None = None
+
+
+def acquire() -> Zygote:
+    """This process's zygote, started for its first user. After a fork the child has none and starts its own."""
+    global _zygote
+    with _lock:
+        if _zygote is None:
+            _zygote = Zygote()
+        _zygote.users += 1
+        return _zygote
+
+
+def release(mine: Zygote) -> None:
+    """Gives it back; the last one to do so ends it."""
+    global _zygote
+    with _lock:
+        mine.users -= 1
+        if mine.users == 0 and mine is _zygote:
+            _zygote = None
+            mine.close()
+
+
+def _after_fork_in_child() -> None:
+    global _lock, _zygote
+    _lock = threading.Lock()  # another thread of the parent may have held it
+    if _zygote is not None:
+        _zygote.sock.close()
+    _zygote = None
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+@attrs.frozen
+class StemFault(Exception):
+    """A record that the stem could not do on this host."""
+
+    op: str
+    error: int
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.op or self.where}: {os.strerror(self.error)} ({errno.errorcode.get(self.error, self.error)})"
+
+
+class Stem:
+    """A process that has done its share of a program and forks a worker for each run."""
+
+    def __init__(self, parent: Zygote, ops: Sequence[spi.Op], binding: Binding) -> None:
+        self.owner = os.getpid()
+        self.binding = binding
+        blob, self.records = program(ops, binding)
+        with _descriptors():
+            self.sock, theirs = _socketpair()
+        try:
+            with theirs:
+                parent.send(lib.SA_MSG_STEM, blob, [theirs.fileno()])
+            self._await_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def _await_ready(self) -> None:
+        self.sock.settimeout(READY_TIMEOUT_S)
+        try:
+            answer = self.sock.recv(512)
+        except OSError as e:
+            raise WorkerFault(f"the stem did not come up: {e}") from e
+        self.sock.settimeout(None)
+        if len(answer) == ffi.sizeof("struct sa_fault_msg"):
+            fault = ffi.from_buffer("struct sa_fault_msg *", answer)
+            raise StemFault(OP_NAMES.get(fault.op, ""), fault.error, ffi.string(fault.what).decode())
+        if len(answer) != ffi.sizeof("struct sa_seal_msg"):
+            raise WorkerFault("the stem died while it came up")
+
+    def close(self) -> None:
+        """Ends it; its workers die with it."""
+        _hang_up(self.sock, self.owner)
+
+
+def attempt(ops: Sequence[spi.Op]) -> StemFault | None:
+    """Whether a stem of this host can do these operations: tried in a process that is then gone. For probes."""
+    here = os.stat("/")
+    ids = (here.st_dev, here.st_ino)
+    parent = acquire()
+    try:
+        Stem(parent, ops, Binding("/", "/", ids, ids, SANDBOX_ID, SANDBOX_ID, ())).close()
+    except StemFault as fault:
+        return fault
+    finally:
+        release(parent)
+    return None

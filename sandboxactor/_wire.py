@@ -1,0 +1,155 @@
+"""A plan's operations as the bytes of a program, through the very declarations the worker was compiled from.
+
+This is the one place that binds a step's places (`Place.SELF`, `Place.MODULE`) to a run's paths, and that decides which
+records a stem does once for all its workers and which each worker does for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from sandboxactor import spi
+from sandboxactor._bin._ffi import ffi
+from sandboxactor.errors import InternalError
+
+__all__ = ["Binding", "ffi", "lib", "program"]
+
+BIN = Path(__file__).parent / "_bin"
+WORKER = str(BIN / "sandboxactor-worker")
+lib: Any = ffi.dlopen(str(BIN / "libsandboxactor.so"))
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+
+
+@attrs.frozen
+class Binding:
+    """What only a run can name: the module, its folder, and the ids that its worker gets."""
+
+    module: str  # resolved
+    folder: str
+    module_id: tuple[int, int]  # (st_dev, st_ino) of the file the host looked at
+    folder_id: tuple[int, int]
+    uid: int
+    gid: int
+    env: tuple[str, ...]  # NAME=VALUE
+
+    def path(self, path: str) -> str:
+        """The real path behind a place, or the path itself."""
+        return {spi.Place.SELF.value: self.folder, spi.Place.MODULE.value: self.module}.get(path, path)
+
+    def expected(self, path: str) -> tuple[int, int]:
+        """The inode that `path` must still be, or (0, 0) where any will do."""
+        return {spi.Place.SELF.value: self.folder_id, spi.Place.MODULE.value: self.module_id}.get(path, (0, 0))
+
+
+def _bytes(kind: str, **fields: int) -> bytes:
+    struct = ffi.new(f"struct sa_{kind} *", fields)
+    return bytes(ffi.buffer(struct))
+
+
+def _strings(*texts: str) -> bytes:
+    return b"".join(os.fsencode(t) + b"\0" for t in texts)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 8)
+
+
+def _bind(op: spi.Bind, binding: Binding) -> bytes:
+    source, (dev, ino) = binding.path(op.source), binding.expected(op.source)
+    flags = (
+        lib.SA_BIND_WRITABLE * op.writable
+        | lib.SA_BIND_EXEC * op.executable
+        | lib.SA_BIND_OPTIONAL * op.optional
+    )
+    ids = {"uid_from": 0, "uid_to": 0, "gid_from": 0, "gid_to": 0}
+    if op.idmap:
+        try:
+            st = os.stat(source)
+        except OSError:  # the worker reports it, as a missing source or as an optional one
+            st = os.stat_result((0,) * 10)
+        # World-readable trees work without the map (their parents are ours): only there may it be missing.
+        open_to_all = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(st.st_mode) else 0)
+        optional = not op.writable and st.st_mode & open_to_all == open_to_all
+        flags |= lib.SA_BIND_IDMAP_TRY if optional else lib.SA_BIND_IDMAP
+        ids = {"uid_from": st.st_uid, "uid_to": binding.uid, "gid_from": st.st_gid, "gid_to": binding.gid}
+    return _bytes("bind", flags=flags, dev=dev, ino=ino, **ids) + _strings(source, binding.path(op.target))
+
+
+def _tmpfs(op: spi.Tmpfs, binding: Binding) -> bytes:
+    kept = sorted({p for p in map(binding.path, op.keep) if p.startswith(op.target + "/")})
+    kept = [p for p in kept if not any(p.startswith(above + "/") for above in kept)]
+    return _bytes("tmpfs", size=op.size, inodes=op.inodes, executable=op.executable) + _strings(op.target, *kept)
+
+
+def _landlock(op: spi.Landlock, binding: Binding) -> bytes:
+    data = _bytes("landlock", handled_fs=op.handled_fs, handled_net=op.handled_net, scoped=op.scoped)
+    for rule in op.rules:
+        path = _strings(binding.path(rule.path))
+        data += _bytes("rule", access=rule.access, size=len(path)) + _padded(path)
+    return data
+
+
+def _filter(op: spi.Filter) -> bytes:
+    return _bytes("filter", key_slot=op.key_slot, pid_slot=op.pid_slot, count=len(op.bpf) // 8) + op.bpf
+
+
+_ENCODERS: dict[type, tuple[str, Callable[[Any, Binding], bytes]]] = {
+    spi.Rlimit: ("RLIMIT", lambda o, b: _bytes("rlimit", resource=o.resource, above_now=o.above_now, value=o.value)),
+    spi.Prctl: ("PRCTL", lambda o, b: _bytes("prctl", option=o.option, argument=o.argument)),
+    spi.Identity: ("IDENTITY", lambda o, b: _bytes("identity", uid=b.uid, gid=b.gid, change=o.change)),
+    spi.Namespaces: ("NAMESPACES", lambda o, b: _bytes("flags", flags=o.flags)),
+    spi.Birth: ("BIRTH", lambda o, b: _bytes("flags", flags=o.flags)),
+    spi.Root: ("ROOT", lambda o, b: b""),
+    spi.Bind: ("BIND", _bind),
+    spi.Tmpfs: ("TMPFS", _tmpfs),
+    spi.Symlink: ("SYMLINK", lambda o, b: _strings(o.target, o.path)),
+    spi.Pivot: ("PIVOT", lambda o, b: b""),
+    spi.Landlock: ("LANDLOCK", _landlock),
+    spi.Filter: ("FILTER", lambda o, b: _filter(o)),
+    spi.ThreadStack: ("THREAD_STACK", lambda o, b: _bytes("flags", flags=o.size)),
+}
+
+_WORKER_ONLY = (spi.Rlimit, spi.Tmpfs, spi.Landlock, spi.ThreadStack)
+
+
+def _doers(op: spi.Op, ops: Sequence[spi.Op]) -> Iterable[int]:
+    """Who does a record. What a fork inherits, the stem does once; a mount of the worker's own needs privileges in the
+    worker, so then the worker gives them up itself; in a user namespace of its own it is born with new ones."""
+    own_mounts = any(isinstance(o, spi.Tmpfs) for o in ops)
+    own_user = any(isinstance(o, spi.Birth) and o.flags & CLONE_NEWUSER for o in ops)
+    if isinstance(op, _WORKER_ONLY):
+        return (lib.SA_BY_WORKER,)
+    if isinstance(op, spi.Prctl):
+        return (lib.SA_BY_STEM if op.shared else lib.SA_BY_WORKER,)
+    if isinstance(op, spi.Filter):
+        return (lib.SA_BY_STEM if op.inherited and not own_mounts else lib.SA_BY_WORKER,)
+    if isinstance(op, spi.Identity):
+        if own_mounts:
+            return (lib.SA_BY_WORKER,)
+        return (lib.SA_BY_STEM, lib.SA_BY_WORKER) if own_user else (lib.SA_BY_STEM,)
+    return (lib.SA_BY_STEM,)
+
+
+def _record(op: int, by: int, data: bytes) -> bytes:
+    return _bytes("record", op=op, by=by, size=len(data)) + _padded(data)
+
+
+def program(ops: Sequence[spi.Op], binding: Binding) -> tuple[bytes, int]:
+    """The program of `ops` and the number of records that its seal must report as applied."""
+    records: list[bytes] = []
+    for op in ops:
+        name, encode = _ENCODERS[type(op)]
+        data = encode(op, binding)
+        records.extend(_record(getattr(lib, f"SA_OP_{name}"), by, data) for by in _doers(op, ops))
+    run = _strings(binding.module, *binding.env)
+    blob = b"".join(records) + _record(lib.SA_OP_NATIVE, lib.SA_BY_WORKER, run)
+    if len(blob) > lib.SA_MAX_PROGRAM or len(records) >= lib.SA_MAX_RECORDS:
+        raise InternalError(f"a program of {len(blob)} bytes and {len(records)} records is above the worker's bounds")
+    return blob, len(records)

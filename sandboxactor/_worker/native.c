@@ -1,0 +1,70 @@
+/* The last trusted lines before the module, and the first hostile ones behind them. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "worker.h"
+
+typedef int execute_fn(const unsigned char *, size_t, unsigned char **, size_t *);
+typedef void free_fn(unsigned char *, size_t);
+
+static void say(struct sa_answer *answer, const char *text)
+{
+    snprintf(answer->text, sizeof answer->text, "%s", text ? text : "unknown reason");
+}
+
+/* The policy's environment and nothing else: "NAME=VALUE\0" strings behind the module's path. */
+static void set_environment(const char *at, const char *end)
+{
+    static char *list[1024];
+    size_t n = 0;
+    for (; at < end && n < sizeof list / sizeof *list - 1; at += strlen(at) + 1) list[n++] = (char *)at;
+    list[n] = NULL;
+    environ = list;
+}
+
+static void take_output(struct sa_answer *answer, struct lane *lane, unsigned char *to, const unsigned char *from, size_t size)
+{
+    if (size > lane->output_max) {
+        answer->size = size;
+        answer->state = SA_OVERSIZE;
+    } else if (size && !from) {
+        answer->state = SA_NULL_OUTPUT;
+    } else {
+        if (size) memcpy(to, from, size); /* an unreadable pointer ends here, by SIGSEGV */
+        answer->size = size;
+    }
+}
+
+_Noreturn void native_run(const struct record *r, struct sa_answer *answer, struct lane *lane, uint64_t payload)
+{
+    const char *path = (const char *)r->data;
+    unsigned char *input = (unsigned char *)answer + SA_PAGE, *output = NULL;
+    unsigned char *span = input + sa_pad(lane->input_max, SA_PAGE);
+    size_t size = 0;
+
+    set_environment(path + strlen(path) + 1, path + r->size);
+    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* constructors run in here */
+    if (!module) {
+        say(answer, dlerror());
+        answer->state = SA_BAD_MODULE;
+        _exit(0);
+    }
+    execute_fn *execute = (execute_fn *)(uintptr_t)dlsym(module, "allascode_action_execute");
+    free_fn *release = (free_fn *)(uintptr_t)dlsym(module, "allascode_action_free");
+    if (!execute || !release) {
+        say(answer, execute ? "missing symbol allascode_action_free" : "missing symbol allascode_action_execute");
+        answer->state = SA_BAD_MODULE;
+        _exit(0);
+    }
+    answer->state = SA_RUNNING;
+    int code = execute(input, payload, &output, &size);
+    answer->code = code;
+    if (code == 0) take_output(answer, lane, span, output, size);
+    if (output) release(output, size);
+    explicit_bzero(input, payload);
+    if (answer->state == SA_RUNNING) answer->state = SA_ANSWERED;
+    _exit(0); /* no destructor of the module runs: one may hang */
+}

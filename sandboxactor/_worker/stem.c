@@ -1,0 +1,222 @@
+/* A stem: forked from the zygote once per module of a Sandbox. It stands in its namespaces, has given up every
+ * privilege that its workers do not need, and forks one worker a run. The program says which records the stem does for
+ * all its workers and which each worker does for itself. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "uapi.h"
+#include "worker.h"
+
+static struct stem stem = {.proc = -1, .root = -1, .ruleset = -1};
+static struct lane lanes[SA_MAX_LANES];
+static sigset_t nothing_blocked;
+
+static void wake(int sig) { (void)sig; }
+
+/* With a new user namespace the present ids map to themselves, so that files keep the owner they have. */
+static int map_own_ids(const struct stem *s)
+{
+    char map[64];
+    snprintf(map, sizeof map, "%u %u 1", s->uid, s->uid);
+    if (write_file(s->proc, "self/uid_map", map) || write_file(s->proc, "self/setgroups", "deny")) return -1;
+    snprintf(map, sizeof map, "%u %u 1", s->gid, s->gid);
+    return write_file(s->proc, "self/gid_map", map);
+}
+
+/* The stem's share of the program; a Landlock ruleset is built here, in the stem's view of files, for workers to enforce. */
+static void prepare(int control)
+{
+    /* A rule names an inode: what a worker mounts for itself is there only after its mount. */
+    int own_mounts = program_find(&stem.program, SA_OP_TMPFS) != NULL;
+    for (uint32_t i = 0; i < stem.program.count; i++) {
+        const struct record *r = &stem.program.records[i];
+        if (r->by == SA_BY_STEM) {
+            if (op_apply(&stem, r)) fault(control, i, r->op, errno, "stem");
+            stem.applied++;
+        } else if (r->op == SA_OP_LANDLOCK && !own_mounts) {
+            if (landlock_build(&stem, r)) fault(control, i, r->op, errno, "ruleset");
+        }
+    }
+}
+
+_Noreturn void worker_main(struct stem *s, struct lane *lane, uint64_t payload)
+{
+    const struct record *run = &s->program.records[s->program.count - 1];
+    for (uint32_t i = 0; i < lane->attached; i++)
+        if (write(lane->attach[i], "0", 1) != 1) fault(lane->sock, i, 0, errno, "join group");
+    signal(SIGCHLD, SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &nothing_blocked, NULL);
+    /* The pipes outlive a run: status flags that an earlier module set on them must not. */
+    if (dup2(lane->out, 1) < 0 || dup2(lane->err, 2) < 0 || fcntl(1, F_SETFL, 0) || fcntl(2, F_SETFL, 0))
+        fault(lane->sock, 0, 0, errno, "streams");
+    uint64_t size = SA_PAGE + sa_pad(lane->input_max, SA_PAGE) + sa_pad(lane->output_max, SA_PAGE);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, lane->memory, 0);
+    if (memory == MAP_FAILED) fault(lane->sock, 0, 0, errno, "map payload");
+
+    /* Files that it makes in a mount of its own need an owner that its user namespace knows. */
+    const uint64_t own = SA_CLONE_NEWUSER | SA_CLONE_NEWNS;
+    if ((s->birth & own) == own && (prctl(PR_SET_DUMPABLE, 1) || map_own_ids(s) || prctl(PR_SET_DUMPABLE, 0)))
+        fault(lane->sock, 0, 0, errno, "map ids");
+    struct sa_seal_msg seal = {.type = SA_MSG_SEAL, .applied = s->applied};
+    for (uint32_t i = 0; i < s->program.count - 1; i++) {
+        const struct record *r = &s->program.records[i];
+        if (r->by != SA_BY_WORKER) continue;
+        if (op_apply(s, r)) fault(lane->sock, i, r->op, errno, "worker");
+        seal.applied++;
+    }
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL)) fault(lane->sock, 0, 0, errno, "PR_SET_PDEATHSIG");
+    if (!(s->birth & SA_CLONE_NEWPID) && getppid() != s->pid) _exit(121); /* the stem is gone already */
+    if (read_back(&seal)) fault(lane->sock, 0, 0, errno, "read back");
+    if (tell(lane->sock, &seal, sizeof seal)) _exit(121);
+    if (syscall(SYS_close_range, 3, ~0U, 0)) _exit(121);
+    native_run(run, memory, lane, payload);
+}
+
+static void lane_close(struct lane *lane)
+{
+    if (lane->worker) kill(lane->worker, SIGKILL); /* reaped later; the slot is free only then */
+    close(lane->sock), close(lane->memory), close(lane->out), close(lane->err);
+    for (uint32_t i = 0; i < lane->attached; i++) close(lane->attach[i]);
+    if (lane->group >= 0) close(lane->group);
+    lane->sock = -1;
+}
+
+static void lane_open(const struct sa_lane_msg *m, int *fds, int count)
+{
+    int wanted = 4 + (int)m->attach + (m->group ? 1 : 0), slot = 0;
+    while (slot < SA_MAX_LANES && (lanes[slot].sock >= 0 || lanes[slot].worker)) slot++;
+    if (m->attach > SA_MAX_ATTACH || m->group > 1 || count != wanted || slot == SA_MAX_LANES) {
+        while (count) close(fds[--count]); /* the host sees its lane closed */
+        return;
+    }
+    struct lane *lane = &lanes[slot];
+    *lane = (struct lane){.sock = fds[0], .memory = fds[1], .out = fds[2], .err = fds[3], .group = -1,
+                          .attached = m->attach, .input_max = m->input_max, .output_max = m->output_max};
+    for (uint32_t i = 0; i < m->attach; i++) lane->attach[i] = fds[4 + i];
+    if (m->group) lane->group = fds[wanted - 1];
+}
+
+static void lane_run(struct lane *lane, uint64_t payload)
+{
+    if (lane->worker || payload > lane->input_max) return lane_close(lane);
+    lane->started_ns = now_ns();
+    pid_t pid = spawn(stem.birth, lane->group);
+    if (pid == 0) worker_main(&stem, lane, payload);
+    if (pid > 0) {
+        lane->worker = pid;
+        return;
+    }
+    struct sa_fault_msg m = {.type = SA_MSG_FAULT, .index = SA_UNBORN, .error = errno, .what = "clone"};
+    tell(lane->sock, &m, sizeof m);
+}
+
+static void lane_message(struct lane *lane)
+{
+    union { uint32_t type; struct sa_run_msg run; } m;
+    int fds[SA_MAX_FDS], count = 0;
+    ssize_t n = receive(lane->sock, &m, sizeof m, fds, &count, 1);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    while (count) close(fds[--count]);
+    if (n == sizeof m.run && m.type == SA_MSG_RUN) lane_run(lane, m.run.payload);
+    else if (n >= 4 && m.type == SA_MSG_KILL) { if (lane->worker) kill(lane->worker, SIGKILL); }
+    else lane_close(lane);
+}
+
+/* A filter's kill leaves the main thread's mode at 3 (dead, since Linux 5.17); a raised SIGSYS leaves it at 2. */
+static uint32_t filter_killed(pid_t pid)
+{
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "%d/status", (int)pid);
+    int fd = openat(stem.proc, path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    text[n < 0 ? 0 : n] = 0;
+    const char *line = strstr(text, "\nSeccomp:\t");
+    if (!line) return SA_FILTER_UNKNOWN;
+    return line[10] == '3' ? SA_FILTER_KILLED : SA_FILTER_NO;
+}
+
+static int reap_one(void)
+{
+    siginfo_t info = {0};
+    struct rusage u;
+    int status;
+    if (keyed_call(SYS_waitid, P_ALL, 0, (long)&info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid) return 0;
+    struct sa_status_msg m = {.type = SA_MSG_STATUS};
+    if (info.si_code != CLD_EXITED && info.si_status == SIGSYS) m.filter = filter_killed(info.si_pid);
+    if (keyed_call(SYS_wait4, info.si_pid, (long)&status, 0, (long)&u) != info.si_pid) return 0;
+    for (int i = 0; i < SA_MAX_LANES; i++) {
+        struct lane *lane = &lanes[i];
+        if (lane->worker != info.si_pid) continue;
+        m.status = status, m.started_ns = lane->started_ns, m.ended_ns = now_ns();
+        m.user_us = (uint64_t)u.ru_utime.tv_sec * 1000000u + (uint64_t)u.ru_utime.tv_usec;
+        m.system_us = (uint64_t)u.ru_stime.tv_sec * 1000000u + (uint64_t)u.ru_stime.tv_usec;
+        m.switches = (uint64_t)u.ru_nvcsw + (uint64_t)u.ru_nivcsw, m.maxrss_kib = (uint64_t)u.ru_maxrss;
+        m.read_blocks = (uint64_t)u.ru_inblock, m.write_blocks = (uint64_t)u.ru_oublock;
+        lane->worker = 0;
+        if (lane->sock >= 0) tell(lane->sock, &m, sizeof m);
+    }
+    return 1;
+}
+
+static void control_message(int control)
+{
+    struct sa_lane_msg m;
+    int fds[SA_MAX_FDS], count = 0;
+    ssize_t n = receive(control, &m, sizeof m, fds, &count, 1);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n == sizeof m && m.type == SA_MSG_LANE) return lane_open(&m, fds, count);
+    _exit(0); /* the host closed the Sandbox, or speaks another language: workers die with us */
+}
+
+static void serve(int control)
+{
+    struct pollfd polled[1 + SA_MAX_LANES];
+    int slot[1 + SA_MAX_LANES];
+    for (;;) {
+        nfds_t n = 1;
+        polled[0] = (struct pollfd){.fd = control, .events = POLLIN};
+        for (int i = 0; i < SA_MAX_LANES; i++)
+            if (lanes[i].sock >= 0) polled[n] = (struct pollfd){.fd = lanes[i].sock, .events = POLLIN}, slot[n++] = i;
+        if (ppoll(polled, n, NULL, &nothing_blocked) < 0 && errno != EINTR) _exit(121);
+        while (reap_one()) { }
+        if (polled[0].revents) control_message(control);
+        for (nfds_t i = 1; i < n; i++)
+            if (polled[i].revents && lanes[slot[i]].sock == polled[i].fd) lane_message(&lanes[slot[i]]);
+    }
+}
+
+_Noreturn void stem_main(int control, const uint8_t *bytes, size_t size, uid_t uid, gid_t gid)
+{
+    struct sigaction action = {.sa_handler = wake};
+    const struct record *r;
+    struct sa_flags ns = {0};
+    for (int i = 0; i < SA_MAX_LANES; i++) lanes[i].sock = -1;
+    sigaction(SIGCHLD, &action, NULL);
+    if (program_decode(bytes, size, &stem.program)) fault(control, 0, 0, EBADMSG, "program");
+    stem.pid = getpid();
+    stem.uid = uid, stem.gid = gid;
+    stem.proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if ((r = program_find(&stem.program, SA_OP_NAMESPACES))) memcpy(&ns, r->data, sizeof ns);
+    if ((ns.flags & SA_CLONE_NEWUSER) && map_own_ids(&stem)) fault(control, 0, 0, errno, "map ids");
+    prepare(control);
+    if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL)) fault(control, 0, 0, errno, "prctl");
+    struct sa_seal_msg ready = {.type = SA_MSG_READY, .applied = stem.applied};
+    if (tell(control, &ready, sizeof ready)) _exit(121);
+    serve(control);
+    _exit(0);
+}

@@ -1,0 +1,1 @@
+"""Our own attack modules, their catalogue, and the unconfined runs which show that each attack is real."""
