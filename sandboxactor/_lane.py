@@ -49,6 +49,7 @@ class Lane:
         self.input_max = input_max
         self.group: Group | None = None
         self.fresh = True
+        self.handed_over = False
         self._keep: list[Any] = []
         self._undo = contextlib.ExitStack()
         try:
@@ -59,28 +60,34 @@ class Lane:
             raise
 
     def _open(self, factory: GroupFactory | None, input_max: int, output_max: int) -> None:
-        self.sock, theirs = _socketpair(socket.SOCK_NONBLOCK)
-        self._undo.callback(_hang_up, self.sock, self.stem.owner)
+        if factory is not None:
+            self.group = factory.make()
+            self._undo.callback(self.group.close)
+        control, theirs = _socketpair(socket.SOCK_NONBLOCK)
+        self._undo.callback(_hang_up, control, self.stem.owner)
         with contextlib.ExitStack() as temporary:
             temporary.enter_context(theirs)
             memory = _sealed_memory(lib.SA_PAGE + _pages(input_max) + _pages(output_max))
             self._undo.callback(os.close, memory)
-            ends = []
-            for _ in range(2):
-                ours, workers = (high(fd) for fd in os.pipe2(os.O_CLOEXEC))
-                self._undo.callback(os.close, ours)
-                temporary.callback(os.close, workers)
-                os.set_blocking(ours, False)
-                ends.append((ours, workers))
-            if factory is not None:
-                self.group = factory.make()
-                self._undo.callback(self.group.close)
-            self._set(memory, [ours for ours, _ in ends], input_max, output_max)
-            self._hand_over([theirs.fileno(), memory, *(workers for _, workers in ends)])
+            go_theirs, go = self._pipe(temporary, keep_write=True)
+            seal, seal_theirs = self._pipe(temporary)
+            out, out_theirs = self._pipe(temporary)
+            err, err_theirs = self._pipe(temporary)
+            self._set((control.fileno(), go, seal, memory, [out, err]), input_max, output_max)
+            self._hand_over([theirs.fileno(), go_theirs, seal_theirs, memory, out_theirs, err_theirs])
 
-    def _set(self, memory: int, pipes: list[int], input_max: int, output_max: int) -> None:
+    def _pipe(self, temporary: contextlib.ExitStack, keep_write: bool = False) -> tuple[int, int]:
+        """A pipe (read end, write end): one end stays ours and never blocks, the other is closed once handed over."""
+        ends = tuple(high(fd) for fd in os.pipe2(os.O_CLOEXEC))
+        ours, theirs = (ends[1], ends[0]) if keep_write else ends
+        self._undo.callback(os.close, ours)
+        temporary.callback(os.close, theirs)
+        os.set_blocking(ours, False)
+        return ends[0], ends[1]
+
+    def _set(self, ends: tuple[int, int, int, int, list[int]], input_max: int, output_max: int) -> None:
         run = self.run = ffi.gc(ffi.new("struct sa_run *"), lib.sa_free)
-        run.lane, run.memory, run.pipes = self.sock.fileno(), memory, pipes
+        run.control, run.go, run.seal_end, run.memory, run.pipes = ends
         run.input_max, run.output_max, run.stream_max = input_max, output_max, output_max
         run.grace_ns = KILL_GRACE_NS
         if self.group is None:
@@ -110,12 +117,13 @@ class Lane:
         fds = [*fds, *attach, *([into] if into >= 0 else [])]
         try:
             socket.send_fds(self.stem.sock, [ffi.buffer(message)], fds)
+            self.handed_over = True
         except OSError as e:
             raise WorkerFault(f"the stem does not answer: {e}") from e
 
     def expect(self, paths: list[tuple[str, tuple[int, int]]]) -> None:
         """The files that must still be what they were when the stem was made (given path, folder, resolved file)."""
-        for i, (path, (dev, ino)) in enumerate(paths):
+        for i, (path, (dev, ino)) in enumerate(dict(paths).items()):
             text = ffi.from_buffer(os.fsencode(path) + b"\0")
             self._keep.append(text)
             self.run.path[i], self.run.path_dev[i], self.run.path_ino[i] = text, dev, ino
@@ -126,5 +134,7 @@ class Lane:
         return tuple(ffi.buffer(run.reading[i], run.reading_size[i])[:] for i in range(run.afters))
 
     def close(self) -> None:
-        """Gives everything back: the worker, if there is one, is gone before the group is."""
+        """Gives everything back: the worker, parked or running, is reaped before its group is removed."""
+        if os.getpid() == self.stem.owner and self.handed_over:
+            lib.sa_retire(self.run)
         self._undo.close()

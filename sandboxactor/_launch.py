@@ -173,11 +173,11 @@ class Stem:
         except OSError as e:
             raise WorkerFault(f"the stem did not come up: {e}") from e
         self.sock.settimeout(None)
-        if len(answer) == ffi.sizeof("struct sa_fault_msg"):
-            fault = ffi.from_buffer("struct sa_fault_msg *", answer)
-            raise StemFault(OP_NAMES.get(fault.op, ""), fault.error, ffi.string(fault.what).decode())
-        if len(answer) != ffi.sizeof("struct sa_seal_msg"):
+        if len(answer) != ffi.sizeof("struct sa_fault_msg"):
             raise WorkerFault("the stem died while it came up")
+        fault = ffi.from_buffer("struct sa_fault_msg *", answer)
+        if fault.type != lib.SA_MSG_READY:
+            raise StemFault(OP_NAMES.get(fault.op, ""), fault.error, ffi.string(fault.what).decode())
 
     def close(self) -> None:
         """Ends it; its workers die with it."""

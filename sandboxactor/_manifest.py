@@ -72,7 +72,8 @@ class Manifest:
         known = {fault.path for fault in tree.faults}
         if tree.value is not None:
             for where, message in (*messages, *_cross(tree.value, folder)):
-                if render(where) not in known:  # a value that the reader refused has its fault already
+                # What the reader refused stands as None and has its fault already.
+                if render(where) not in known or _at(tree.value, where) is not None:
                     tree.fault(where, message)
         if tree.faults or document is None:
             raise ManifestError(file, sorted(tree.faults, key=lambda fault: fault.line))
@@ -131,7 +132,10 @@ def _cross(value: object, folder: str) -> Iterator[tuple[Path, str]]:
 
 def _at(value: object, path: Path) -> object:
     for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
+        if isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+        else:
+            value = value.get(part) if isinstance(value, dict) else None
     return value
 
 

@@ -31,8 +31,9 @@ SMALL_INPUT = 64 * 1024
 class _Stand:
     """A stem and its idle lanes."""
 
-    def __init__(self, stem: Stem) -> None:
+    def __init__(self, stem: Stem, agreed: Plan) -> None:
         self.stem = stem
+        self.seal = expected_seal(agreed, stem.records)
         self.idle: list[Lane] = []
         self.busy = 0
 
@@ -175,7 +176,7 @@ class Sandbox:
             uid, gid = (SANDBOX_ID, SANDBOX_ID) if root else (os.geteuid(), os.getegid())
             binding = Binding(native.module, native.folder, native.module_id, native.folder_id, uid, gid, self._env)
             try:
-                stand = state.stands[native] = _Stand(Stem(state.zygote, agreed.ops, binding))
+                stand = state.stands[native] = _Stand(Stem(state.zygote, agreed.ops, binding), agreed)
             except StemFault as fault:
                 raise WorkerFault(f"the plan could not be prepared: {fault}") from fault
         state.stands.move_to_end(native)
@@ -221,10 +222,13 @@ class Sandbox:
             if state == lib.SA_STALE:
                 clean = True
                 return None
+            if not run.started and not run.faulted and not run.error and not lane.fresh:
+                return None  # its parked worker was killed from outside: another lane
+            lane.fresh = False
             meter = lane.group.collect(lane.readings()) if lane.group else Meter()
             if run.error:
                 raise WorkerFault(f"the host could not {ffi.string(run.failed).decode()}: {os.strerror(run.error)}")
-            check_seal(run, expected_seal(agreed, stand.stem.records))
+            check_seal(run, stand.seal)
             found = facts(run, meter)
             if run.mapped:
                 lib.sa_release(run)

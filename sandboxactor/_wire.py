@@ -116,7 +116,7 @@ _ENCODERS: dict[type, tuple[str, Callable[[Any, Binding], bytes]]] = {
     spi.ThreadStack: ("THREAD_STACK", lambda o, b: _bytes("flags", flags=o.size)),
 }
 
-_WORKER_ONLY = (spi.Rlimit, spi.Tmpfs, spi.Landlock, spi.ThreadStack)
+_WORKER_ONLY = (spi.Tmpfs, spi.Landlock, spi.ThreadStack)
 
 
 def _doers(op: spi.Op, ops: Sequence[spi.Op]) -> Iterable[int]:
@@ -126,7 +126,7 @@ def _doers(op: spi.Op, ops: Sequence[spi.Op]) -> Iterable[int]:
     own_user = any(isinstance(o, spi.Birth) and o.flags & CLONE_NEWUSER for o in ops)
     if isinstance(op, _WORKER_ONLY):
         return (lib.SA_BY_WORKER,)
-    if isinstance(op, spi.Prctl):
+    if isinstance(op, spi.Prctl | spi.Rlimit):
         return (lib.SA_BY_STEM if op.shared else lib.SA_BY_WORKER,)
     if isinstance(op, spi.Filter):
         return (lib.SA_BY_STEM if op.inherited and not own_mounts else lib.SA_BY_WORKER,)

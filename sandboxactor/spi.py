@@ -92,11 +92,13 @@ class Place(enum.StrEnum):
 
 @attrs.frozen
 class Rlimit:
-    """setrlimit(2), soft and hard alike. `above_now` adds the worker's present address space (RLIMIT_AS), in bytes."""
+    """setrlimit(2), soft and hard alike. `above_now` adds the worker's present address space (RLIMIT_AS), in bytes.
+    `shared` says that the stem itself can live under the limit and hand it on."""
 
     resource: int
     value: int
     above_now: bool = False
+    shared: bool = False
 
 
 @attrs.frozen

@@ -133,6 +133,8 @@ class GroupV1:
     def collect(self, readings: tuple[bytes, ...]) -> Meter:
         """What this run did to the counters."""
         def grown(index: int, key: str) -> int:
+            if readings[index] == self._last[index]:
+                return 0
             return _number(readings[index], key) - _number(self._last[index], key)
 
         peak, failures = _number(readings[0]), _number(readings[1])

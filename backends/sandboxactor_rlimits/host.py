@@ -21,13 +21,13 @@ IMAGE_SLACK = 64 * MIB
 MEMORY_HOLES = ("shared-memory", "growsdown", "memfd", "sysv-ipc", "message-queues", "pipe-size", "record-locks")
 
 ALWAYS: tuple[Rlimit, ...] = (
-    Rlimit(resource.RLIMIT_CORE, 0),
+    Rlimit(resource.RLIMIT_CORE, 0, shared=True),
     Rlimit(resource.RLIMIT_NOFILE, 1024),
-    Rlimit(resource.RLIMIT_MEMLOCK, 64 * KIB),
-    Rlimit(RLIMIT_SIGPENDING, 256),
-    Rlimit(RLIMIT_MSGQUEUE, 0),
-    Rlimit(RLIMIT_NICE, 0),
-    Rlimit(RLIMIT_RTPRIO, 0),
+    Rlimit(resource.RLIMIT_MEMLOCK, 64 * KIB, shared=True),
+    Rlimit(RLIMIT_SIGPENDING, 256, shared=True),
+    Rlimit(RLIMIT_MSGQUEUE, 0, shared=True),
+    Rlimit(RLIMIT_NICE, 0, shared=True),
+    Rlimit(RLIMIT_RTPRIO, 0, shared=True),
 )
 
 

@@ -56,51 +56,33 @@ static int wipe(struct sa_run *run)
     return fallocate(run->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, size);
 }
 
-static int moved(const struct sa_run *run)
-{
-    for (int i = 0; i < 3; i++) {
-        struct stat st;
-        if (stat(run->path[i], &st) || st.st_dev != run->path_dev[i] || st.st_ino != run->path_ino[i]) return 1;
-    }
-    return 0;
-}
-
-static int begin(struct sa_run *run)
-{
-    struct sa_run_msg m = {.type = SA_MSG_RUN, .payload = run->payload_size};
-    run->started = run->sealed = run->faulted = run->reported = run->timed_out = run->killed = run->lost = 0;
-    run->error = 0;
-    if (moved(run)) return SA_STALE;
-    memset(&run->answer, 0, sizeof run->answer);
-    run->streams[0].size = run->streams[1].size = run->streams[0].cut = run->streams[1].cut = 0;
-    for (uint32_t i = 0; i < run->befores; i++)
-        if (pwrite(run->before[i].fd, run->before[i].data, (size_t)run->before[i].size, 0) != run->before[i].size)
-            return failed(run, "reset group");
-    if (write_all(run->memory, run->payload, run->payload_size, SA_PAGE)) return failed(run, "write payload");
-    run->begun_ns = now_ns();
-    if (send(run->lane, &m, sizeof m, MSG_NOSIGNAL) != sizeof m) return failed(run, "send");
-    run->started = 1;
-    return SA_DONE;
-}
-
 static void kill_worker(struct sa_run *run)
 {
     struct sa_run_msg m = {.type = SA_MSG_KILL};
     if (run->killed) return;
     run->killed = 1;
     write_each(run->release, run->releases); /* a throttled task dies only when it is scheduled */
-    if (send(run->lane, &m, sizeof m, MSG_NOSIGNAL) != sizeof m) run->lost = 1;
+    if (send(run->control, &m, sizeof m, MSG_NOSIGNAL) != sizeof m) run->lost = 1;
 }
 
+/* The stem's word on `control`: the worker was reaped, or none could be forked. */
 static void hear(struct sa_run *run)
 {
-    union { uint32_t type; struct sa_seal_msg seal; struct sa_status_msg status; struct sa_fault_msg fault; } m;
-    ssize_t n = recv(run->lane, &m, sizeof m, MSG_DONTWAIT);
+    union { uint32_t type; struct sa_status_msg status; struct sa_fault_msg fault; } m;
+    ssize_t n = recv(run->control, &m, sizeof m, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n == sizeof m.seal && m.type == SA_MSG_SEAL) run->seal = m.seal, run->sealed = 1;
+    if (n == sizeof m.status && m.type == SA_MSG_STATUS) run->status = m.status, run->reported = 1;
     else if (n == sizeof m.fault && m.type == SA_MSG_FAULT) run->fault = m.fault, run->faulted = 1;
-    else if (n == sizeof m.status && m.type == SA_MSG_STATUS) run->status = m.status, run->reported = 1;
     else run->lost = 1;
+}
+
+/* The worker's own word, from before its module was loaded: a pipe that nobody polls, so that it wakes nobody. */
+static void read_seal(struct sa_run *run)
+{
+    union { uint32_t type; struct sa_seal_msg seal; struct sa_fault_msg fault; } m;
+    ssize_t n = read(run->seal_end, &m, sizeof m);
+    if (n == sizeof m.seal && m.type == SA_MSG_SEAL && m.seal.worker == run->status.worker) run->seal = m.seal, run->sealed = 1;
+    else if (n == sizeof m.fault && m.type == SA_MSG_FAULT) run->fault = m.fault, run->faulted = 1;
 }
 
 /* Keeps the first stream_max bytes, drops the rest: the module never blocks for long and the host never grows. */
@@ -147,6 +129,7 @@ static void read_output(struct sa_run *run)
 static int finish(struct sa_run *run)
 {
     run->ended_ns = run->reported ? run->status.ended_ns : now_ns();
+    if (run->reported) read_seal(run);
     for (int i = 0; i < 2; i++)
         for (uint64_t before = ~0ull; before != run->streams[i].size;) before = run->streams[i].size, drain(run, i);
     for (uint32_t i = 0; i < run->afters; i++) {
@@ -159,10 +142,38 @@ static int finish(struct sa_run *run)
     return run->error ? SA_FAILED : SA_DONE;
 }
 
+static int moved(const struct sa_run *run)
+{
+    for (int i = 0; i < 3; i++) {
+        struct stat st;
+        if (run->path[i] && (stat(run->path[i], &st) || st.st_dev != run->path_dev[i] || st.st_ino != run->path_ino[i])) return 1;
+    }
+    return 0;
+}
+
+static int begin(struct sa_run *run)
+{
+    struct sa_run_msg m = {.type = SA_MSG_RUN, .payload = run->payload_size};
+    run->started = run->sealed = run->faulted = run->reported = run->timed_out = run->killed = run->lost = 0;
+    run->error = 0;
+    if (moved(run)) return SA_STALE;
+    if (hear(run), run->reported || run->lost || run->faulted) return finish(run), SA_FAILED; /* died while parked */
+    memset(&run->answer, 0, sizeof run->answer);
+    run->streams[0].size = run->streams[1].size = run->streams[0].cut = run->streams[1].cut = 0;
+    for (uint32_t i = 0; i < run->befores; i++)
+        if (pwrite(run->before[i].fd, run->before[i].data, (size_t)run->before[i].size, 0) != run->before[i].size)
+            return failed(run, "reset group");
+    if (write_all(run->memory, run->payload, run->payload_size, SA_PAGE)) return failed(run, "write payload");
+    run->begun_ns = now_ns();
+    if (write(run->go, &m, sizeof m) != sizeof m) return failed(run, "send");
+    run->started = 1;
+    return SA_DONE;
+}
+
 int sa_wait(struct sa_run *run)
 {
     uint64_t deadline = run->begun_ns + run->timeout_ns;
-    while (!run->reported && !run->lost && !(run->faulted && run->fault.index == SA_UNBORN)) {
+    while (!run->reported && !run->lost && !run->faulted) {
         uint64_t now = now_ns(), until = run->killed ? deadline + run->grace_ns : deadline;
         if (__atomic_load_n(&run->cancelled, __ATOMIC_SEQ_CST)) {
             if (!run->killed) deadline = now, run->timeout_ns = now - run->begun_ns;
@@ -176,14 +187,13 @@ int sa_wait(struct sa_run *run)
         }
         uint64_t left = until - now;
         struct timespec t = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
-        struct pollfd p[3] = {{run->lane, POLLIN, 0}, {run->pipes[0], POLLIN, 0}, {run->pipes[1], POLLIN, 0}};
+        struct pollfd p[3] = {{run->control, POLLIN, 0}, {run->pipes[0], POLLIN, 0}, {run->pipes[1], POLLIN, 0}};
         int n = ppoll(p, 3, &t, NULL);
         if (n < 0 && errno == EINTR) return SA_INTERRUPTED;
         if (n < 0) return failed(run, "poll");
         if (p[1].revents) drain(run, 0);
         if (p[2].revents) drain(run, 1);
         if (p[0].revents) hear(run);
-        if (run->faulted) kill_worker(run);
     }
     return finish(run);
 }
@@ -200,7 +210,17 @@ void sa_cancel(struct sa_run *run)
     struct sa_run_msg m = {.type = SA_MSG_KILL};
     __atomic_store_n(&run->cancelled, 1, __ATOMIC_SEQ_CST);
     write_each(run->release, run->releases);
-    if (send(run->lane, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return; /* the stem is gone: so is the worker */
+    if (send(run->control, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return; /* the stem is gone: so is the worker */
+}
+
+void sa_retire(struct sa_run *run)
+{
+    uint64_t until = now_ns() + 2000000000u;
+    sa_cancel(run);
+    for (run->reported = run->lost = run->faulted = 0; !run->reported && !run->lost && !run->faulted && now_ns() < until;) {
+        struct pollfd p = {run->control, POLLIN, 0};
+        if (poll(&p, 1, 100) > 0) hear(run);
+    }
 }
 
 void sa_release(struct sa_run *run)

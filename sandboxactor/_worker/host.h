@@ -9,7 +9,7 @@ struct sa_stream { uint8_t *data; uint64_t size, room; uint32_t cut, pad; };
 
 struct sa_run {
     /* set once a lane */
-    int32_t lane, memory, pipes[2];
+    int32_t control, go, seal_end, memory, pipes[2];
     uint64_t input_max, output_max, stream_max;
     uint32_t befores, afters, releases, pad;
     struct sa_write before[8], release[4];
@@ -41,6 +41,7 @@ enum { SA_DONE, SA_INTERRUPTED, SA_FAILED, SA_STALE };
 int sa_run(struct sa_run *run);    /* start and wait */
 int sa_wait(struct sa_run *run);   /* go on after SA_INTERRUPTED */
 void sa_cancel(struct sa_run *run); /* from any thread */
+void sa_retire(struct sa_run *run);  /* end the parked worker, and wait until it is reaped */
 void sa_release(struct sa_run *run); /* unmap and wipe what the last run left */
 void sa_free(struct sa_run *run);
 

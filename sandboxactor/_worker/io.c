@@ -41,11 +41,11 @@ int tell(int sock, const void *message, size_t size)
     return write(sock, message, size) == (ssize_t)size ? 0 : -1;
 }
 
-_Noreturn void fault(int sock, uint32_t index, uint32_t op, int error, const char *what)
+_Noreturn void fault(int fd, uint32_t worker, uint32_t index, uint32_t op, int error, const char *what)
 {
-    struct sa_fault_msg m = {.type = SA_MSG_FAULT, .index = index, .op = op, .error = error};
+    struct sa_fault_msg m = {.type = SA_MSG_FAULT, .worker = worker, .index = index, .op = op, .error = error};
     snprintf(m.what, sizeof m.what, "%s", what);
-    tell(sock, &m, sizeof m);
+    tell(fd, &m, sizeof m);
     _exit(121);
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -19,6 +20,8 @@
 
 #include "uapi.h"
 #include "worker.h"
+
+_Static_assert(sizeof(struct sa_seal_msg) == sizeof(struct sa_fault_msg), "one at a time");
 
 static struct stem stem = {.proc = -1, .root = -1, .ruleset = -1};
 static struct lane lanes[SA_MAX_LANES];
@@ -44,96 +47,108 @@ static void prepare(int control)
     for (uint32_t i = 0; i < stem.program.count; i++) {
         const struct record *r = &stem.program.records[i];
         if (r->by == SA_BY_STEM) {
-            if (op_apply(&stem, r)) fault(control, i, r->op, errno, "stem");
+            if (op_apply(&stem, r)) fault(control, 0, i, r->op, errno, "stem");
             stem.applied++;
         } else if (r->op == SA_OP_LANDLOCK && !own_mounts) {
-            if (landlock_build(&stem, r)) fault(control, i, r->op, errno, "ruleset");
+            if (landlock_build(&stem, r)) fault(control, 0, i, r->op, errno, "ruleset");
         }
     }
 }
 
-_Noreturn void worker_main(struct stem *s, struct lane *lane, uint64_t payload)
+static _Noreturn void worker_fault(const struct lane *lane, uint32_t index, uint32_t op, const char *what)
 {
-    const struct record *run = &s->program.records[s->program.count - 1];
+    fault(lane->seal, lane->workers, index, op, errno, what);
+}
+
+/* Everything that does not need the payload, then the seal; then parked until the host says go. */
+_Noreturn void worker_main(struct stem *s, struct lane *lane)
+{
+    struct sa_seal_msg seal = {.type = SA_MSG_SEAL, .worker = lane->workers, .applied = s->applied};
+    struct sa_run_msg m;
     for (uint32_t i = 0; i < lane->attached; i++)
-        if (write(lane->attach[i], "0", 1) != 1) fault(lane->sock, i, 0, errno, "join group");
+        if (write(lane->attach[i], "0", 1) != 1) worker_fault(lane, i, 0, "join group");
     signal(SIGCHLD, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &nothing_blocked, NULL);
     /* The pipes outlive a run: status flags that an earlier module set on them must not. */
     if (dup2(lane->out, 1) < 0 || dup2(lane->err, 2) < 0 || fcntl(1, F_SETFL, 0) || fcntl(2, F_SETFL, 0))
-        fault(lane->sock, 0, 0, errno, "streams");
+        worker_fault(lane, 0, 0, "streams");
     uint64_t size = SA_PAGE + sa_pad(lane->input_max, SA_PAGE) + sa_pad(lane->output_max, SA_PAGE);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, lane->memory, 0);
-    if (memory == MAP_FAILED) fault(lane->sock, 0, 0, errno, "map payload");
-
+    if (memory == MAP_FAILED) worker_fault(lane, 0, 0, "map payload");
     /* Files that it makes in a mount of its own need an owner that its user namespace knows. */
     const uint64_t own = SA_CLONE_NEWUSER | SA_CLONE_NEWNS;
     if ((s->birth & own) == own && (prctl(PR_SET_DUMPABLE, 1) || map_own_ids(s) || prctl(PR_SET_DUMPABLE, 0)))
-        fault(lane->sock, 0, 0, errno, "map ids");
-    struct sa_seal_msg seal = {.type = SA_MSG_SEAL, .applied = s->applied};
+        worker_fault(lane, 0, 0, "map ids");
     for (uint32_t i = 0; i < s->program.count - 1; i++) {
         const struct record *r = &s->program.records[i];
         if (r->by != SA_BY_WORKER) continue;
-        if (op_apply(s, r)) fault(lane->sock, i, r->op, errno, "worker");
+        if (op_apply(s, r)) worker_fault(lane, i, r->op, "worker");
         seal.applied++;
     }
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL)) fault(lane->sock, 0, 0, errno, "PR_SET_PDEATHSIG");
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL)) worker_fault(lane, 0, 0, "PR_SET_PDEATHSIG");
     if (!(s->birth & SA_CLONE_NEWPID) && getppid() != s->pid) _exit(121); /* the stem is gone already */
-    if (read_back(&seal)) fault(lane->sock, 0, 0, errno, "read back");
-    if (tell(lane->sock, &seal, sizeof seal)) _exit(121);
-    if (syscall(SYS_close_range, 3, ~0U, 0)) _exit(121);
-    native_run(run, memory, lane, payload);
+    if (read_back(&seal)) worker_fault(lane, 0, 0, "read back");
+    native_park(memory, lane);
+    if (tell(lane->seal, &seal, sizeof seal)) _exit(121);
+    /* Of all descriptors only `go` is left while it waits, and that is closed before the module loads. */
+    if (dup2(lane->go, 3) != 3 || syscall(SYS_close_range, 4, ~0U, 0)) _exit(121);
+    if (read(3, &m, sizeof m) != sizeof m || m.type != SA_MSG_RUN || m.payload > lane->input_max || close(3)) _exit(0);
+    native_run(&s->program.records[s->program.count - 1], memory, lane, m.payload);
 }
 
 static void lane_close(struct lane *lane)
 {
     if (lane->worker) kill(lane->worker, SIGKILL); /* reaped later; the slot is free only then */
-    close(lane->sock), close(lane->memory), close(lane->out), close(lane->err);
+    close(lane->control), close(lane->go), close(lane->seal), close(lane->memory), close(lane->out), close(lane->err);
     for (uint32_t i = 0; i < lane->attached; i++) close(lane->attach[i]);
     if (lane->group >= 0) close(lane->group);
-    lane->sock = -1;
+    lane->control = -1;
+}
+
+/* The next worker of a lane is forked as soon as the last is reaped: a run finds it parked and pays for no fork. */
+static void lane_fork(struct lane *lane)
+{
+    lane->workers++;
+    pid_t pid = spawn(stem.birth, lane->group);
+    if (pid == 0) worker_main(&stem, lane);
+    if (pid > 0) {
+        lane->worker = pid;
+        return;
+    }
+    struct sa_fault_msg m = {.type = SA_MSG_FAULT, .worker = lane->workers, .error = errno, .what = "clone"};
+    tell(lane->control, &m, sizeof m);
+    lane_close(lane);
 }
 
 static void lane_open(const struct sa_lane_msg *m, int *fds, int count)
 {
-    int wanted = 4 + (int)m->attach + (m->group ? 1 : 0), slot = 0;
-    while (slot < SA_MAX_LANES && (lanes[slot].sock >= 0 || lanes[slot].worker)) slot++;
+    int wanted = 6 + (int)m->attach + (m->group ? 1 : 0), slot = 0;
+    while (slot < SA_MAX_LANES && (lanes[slot].control >= 0 || lanes[slot].worker)) slot++;
     if (m->attach > SA_MAX_ATTACH || m->group > 1 || count != wanted || slot == SA_MAX_LANES) {
         while (count) close(fds[--count]); /* the host sees its lane closed */
         return;
     }
     struct lane *lane = &lanes[slot];
-    *lane = (struct lane){.sock = fds[0], .memory = fds[1], .out = fds[2], .err = fds[3], .group = -1,
-                          .attached = m->attach, .input_max = m->input_max, .output_max = m->output_max};
-    for (uint32_t i = 0; i < m->attach; i++) lane->attach[i] = fds[4 + i];
+    *lane = (struct lane){.control = fds[0], .go = fds[1], .seal = fds[2], .memory = fds[3], .out = fds[4], .err = fds[5],
+                          .group = -1, .attached = m->attach, .input_max = m->input_max, .output_max = m->output_max};
+    for (uint32_t i = 0; i < m->attach; i++) lane->attach[i] = fds[6 + i];
     if (m->group) lane->group = fds[wanted - 1];
+    lane_fork(lane);
 }
 
-static void lane_run(struct lane *lane, uint64_t payload)
-{
-    if (lane->worker || payload > lane->input_max) return lane_close(lane);
-    lane->started_ns = now_ns();
-    pid_t pid = spawn(stem.birth, lane->group);
-    if (pid == 0) worker_main(&stem, lane, payload);
-    if (pid > 0) {
-        lane->worker = pid;
-        return;
-    }
-    struct sa_fault_msg m = {.type = SA_MSG_FAULT, .index = SA_UNBORN, .error = errno, .what = "clone"};
-    tell(lane->sock, &m, sizeof m);
-}
-
+/* KILL, or the host's end of the lane is closed: either way this lane runs nothing more. */
 static void lane_message(struct lane *lane)
 {
-    union { uint32_t type; struct sa_run_msg run; } m;
+    struct sa_run_msg m;
     int fds[SA_MAX_FDS], count = 0;
-    ssize_t n = receive(lane->sock, &m, sizeof m, fds, &count, 1);
+    ssize_t n = receive(lane->control, &m, sizeof m, fds, &count, 1);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     while (count) close(fds[--count]);
-    if (n == sizeof m.run && m.type == SA_MSG_RUN) lane_run(lane, m.run.payload);
-    else if (n >= 4 && m.type == SA_MSG_KILL) { if (lane->worker) kill(lane->worker, SIGKILL); }
-    else lane_close(lane);
+    if (n != sizeof m || m.type != SA_MSG_KILL || !lane->worker) return lane_close(lane);
+    close(lane->go);
+    lane->go = -1; /* no successor */
+    kill(lane->worker, SIGKILL);
 }
 
 /* A filter's kill leaves the main thread's mode at 3 (dead, since Linux 5.17); a raised SIGSYS leaves it at 2. */
@@ -162,13 +177,20 @@ static int reap_one(void)
     for (int i = 0; i < SA_MAX_LANES; i++) {
         struct lane *lane = &lanes[i];
         if (lane->worker != info.si_pid) continue;
-        m.status = status, m.started_ns = lane->started_ns, m.ended_ns = now_ns();
+        m.worker = lane->workers, m.status = status, m.ended_ns = now_ns();
         m.user_us = (uint64_t)u.ru_utime.tv_sec * 1000000u + (uint64_t)u.ru_utime.tv_usec;
         m.system_us = (uint64_t)u.ru_stime.tv_sec * 1000000u + (uint64_t)u.ru_stime.tv_usec;
         m.switches = (uint64_t)u.ru_nvcsw + (uint64_t)u.ru_nivcsw, m.maxrss_kib = (uint64_t)u.ru_maxrss;
         m.read_blocks = (uint64_t)u.ru_inblock, m.write_blocks = (uint64_t)u.ru_oublock;
         lane->worker = 0;
-        if (lane->sock >= 0) tell(lane->sock, &m, sizeof m);
+        if (lane->control < 0) continue;
+        /* A worker that could not even be sealed has no successor, or a set-up that fails would fork for ever. The host
+         * takes the seal out of the pipe as soon as it is told, so the look comes first. */
+        int sealed = 0;
+        if (ioctl(lane->seal, FIONREAD, &sealed)) sealed = 0;
+        tell(lane->control, &m, sizeof m);
+        if (lane->go >= 0 && sealed == sizeof(struct sa_seal_msg) && !(WIFEXITED(status) && WEXITSTATUS(status) == 121))
+            lane_fork(lane);
     }
     return 1;
 }
@@ -191,12 +213,12 @@ static void serve(int control)
         nfds_t n = 1;
         polled[0] = (struct pollfd){.fd = control, .events = POLLIN};
         for (int i = 0; i < SA_MAX_LANES; i++)
-            if (lanes[i].sock >= 0) polled[n] = (struct pollfd){.fd = lanes[i].sock, .events = POLLIN}, slot[n++] = i;
+            if (lanes[i].control >= 0) polled[n] = (struct pollfd){.fd = lanes[i].control, .events = POLLIN}, slot[n++] = i;
         if (ppoll(polled, n, NULL, &nothing_blocked) < 0 && errno != EINTR) _exit(121);
         while (reap_one()) { }
         if (polled[0].revents) control_message(control);
         for (nfds_t i = 1; i < n; i++)
-            if (polled[i].revents && lanes[slot[i]].sock == polled[i].fd) lane_message(&lanes[slot[i]]);
+            if (polled[i].revents && lanes[slot[i]].control == polled[i].fd) lane_message(&lanes[slot[i]]);
     }
 }
 
@@ -205,16 +227,16 @@ _Noreturn void stem_main(int control, const uint8_t *bytes, size_t size, uid_t u
     struct sigaction action = {.sa_handler = wake};
     const struct record *r;
     struct sa_flags ns = {0};
-    for (int i = 0; i < SA_MAX_LANES; i++) lanes[i].sock = -1;
+    for (int i = 0; i < SA_MAX_LANES; i++) lanes[i].control = -1;
     sigaction(SIGCHLD, &action, NULL);
-    if (program_decode(bytes, size, &stem.program)) fault(control, 0, 0, EBADMSG, "program");
+    if (program_decode(bytes, size, &stem.program)) fault(control, 0, 0, 0, EBADMSG, "program");
     stem.pid = getpid();
     stem.uid = uid, stem.gid = gid;
     stem.proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if ((r = program_find(&stem.program, SA_OP_NAMESPACES))) memcpy(&ns, r->data, sizeof ns);
-    if ((ns.flags & SA_CLONE_NEWUSER) && map_own_ids(&stem)) fault(control, 0, 0, errno, "map ids");
+    if ((ns.flags & SA_CLONE_NEWUSER) && map_own_ids(&stem)) fault(control, 0, 0, 0, errno, "map ids");
     prepare(control);
-    if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL)) fault(control, 0, 0, errno, "prctl");
+    if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL)) fault(control, 0, 0, 0, errno, "prctl");
     struct sa_seal_msg ready = {.type = SA_MSG_READY, .applied = stem.applied};
     if (tell(control, &ready, sizeof ready)) _exit(121);
     serve(control);

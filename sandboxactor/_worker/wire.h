@@ -14,7 +14,6 @@ enum {
     SA_MAX_ATTACH = 4,
     SA_MAX_LANES = 256,
     SA_PAGE = 4096,
-    SA_UNBORN = 65535, /* sa_fault_msg.index: no worker was forked, so none will be reported */
 };
 
 enum sa_op {
@@ -55,31 +54,33 @@ struct sa_filter { uint64_t key_slot; uint32_t pid_slot, count; }; /* followed b
 enum sa_type {
     SA_MSG_STEM = 1, /* host to zygote: a program; descriptor: the stem's socket */
     SA_MSG_BASE,     /* host to zygote: a directory of groups to remove when the host is gone */
-    SA_MSG_LANE,     /* host to stem: a concurrency slot; descriptors: lane, memory, fd 1, fd 2, attach..., group */
-    SA_MSG_RUN,      /* host to lane */
-    SA_MSG_KILL,     /* host to lane */
+    SA_MSG_LANE,     /* host to stem: a concurrency slot; descriptors: control, go, seal, memory, fd 1, fd 2, attach...,
+                        group */
+    SA_MSG_RUN,      /* host to the parked worker, on `go` */
+    SA_MSG_KILL,     /* host to stem, on `control`: end the worker and fork none after it */
     SA_MSG_READY,    /* stem to host: every record of the stem is done */
     SA_MSG_FAULT,    /* stem or worker to host: a record failed; nothing of the module was touched */
-    SA_MSG_SEAL,     /* worker to host: what was applied and how it reads back */
-    SA_MSG_STATUS,   /* stem to host: the worker was reaped */
+    SA_MSG_SEAL,     /* worker to host, on `seal`: what was applied and how it reads back */
+    SA_MSG_STATUS,   /* stem to host, on `control`: the worker was reaped */
 };
 
 struct sa_lane_msg { uint32_t type, attach, group, pad; uint64_t input_max, output_max; };
 struct sa_run_msg { uint32_t type, pad; uint64_t payload; };
-struct sa_fault_msg { uint32_t type, index, op; int32_t error; char what[48]; };
+struct sa_fault_msg { uint32_t type, worker, index, op; int32_t error; char what[44]; };
 
+/* As long as a fault: both travel in one pipe, whose reader takes one at a time. */
 struct sa_seal_msg {
-    uint32_t type, applied, no_new_privs, seccomp, dumpable, landlock, uid, gid;
+    uint32_t type, worker, applied, no_new_privs, seccomp, dumpable, landlock, uid, gid, pad[5];
     uint64_t capabilities; /* effective, permitted and inheritable, or-ed */
 };
 
 enum { SA_FILTER_NO, SA_FILTER_KILLED, SA_FILTER_UNKNOWN }; /* sa_status_msg.filter */
 
 struct sa_status_msg {
-    uint32_t type;
+    uint32_t type, worker; /* counted from 1 in each lane */
     int32_t status; /* as wait4(2) gives it */
-    uint32_t filter, pad;
-    uint64_t started_ns, ended_ns, user_us, system_us, switches, maxrss_kib, read_blocks, write_blocks;
+    uint32_t filter;
+    uint64_t ended_ns, user_us, system_us, switches, maxrss_kib, read_blocks, write_blocks;
 };
 
 /* The first page of the memory that host and worker share; then the payload, then the output, each page-aligned. The

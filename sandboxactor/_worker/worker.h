@@ -25,12 +25,12 @@ struct stem {
 };
 
 struct lane {
-    int sock, memory, out, err, group;
+    int control, go, seal, memory, out, err, group;
     int attach[SA_MAX_ATTACH];
     uint32_t attached;
+    uint32_t workers;    /* forked so far */
     uint64_t input_max, output_max;
-    pid_t worker;        /* 0 when idle */
-    uint64_t started_ns;
+    pid_t worker;        /* parked or running; 0 for none */
 };
 
 static inline uint64_t sa_pad(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
@@ -40,10 +40,10 @@ int program_decode(const uint8_t *bytes, size_t size, struct program *out);
 const struct record *program_find(const struct program *program, uint16_t op);
 
 /* io.c */
-enum { SA_MAX_FDS = 8 };
+enum { SA_MAX_FDS = 6 + SA_MAX_ATTACH + 1 };
 ssize_t receive(int sock, void *buffer, size_t size, int *fds, int *count, int keyed);
 int tell(int sock, const void *message, size_t size);
-_Noreturn void fault(int sock, uint32_t index, uint32_t op, int error, const char *what);
+_Noreturn void fault(int fd, uint32_t worker, uint32_t index, uint32_t op, int error, const char *what);
 uint64_t now_ns(void);
 int write_file(int dir, const char *path, const char *text);
 
@@ -64,7 +64,8 @@ int read_back(struct sa_seal_msg *seal);
 
 _Noreturn void zygote_serve(int control, pid_t host);
 _Noreturn void stem_main(int control, const uint8_t *bytes, size_t size, uid_t uid, gid_t gid);
-_Noreturn void worker_main(struct stem *stem, struct lane *lane, uint64_t payload);
+_Noreturn void worker_main(struct stem *stem, struct lane *lane);
+void native_park(struct sa_answer *answer, struct lane *lane);
 _Noreturn void native_run(const struct record *record, struct sa_answer *answer, struct lane *lane, uint64_t payload);
 
 #endif

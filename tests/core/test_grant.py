@@ -1,5 +1,8 @@
 """grant: what is agreed lies within the request and within the host, and every excess is told at once."""
 
+# A fuzzed call may pass or raise, and both are checked (PT017).
+# ruff: noqa: PT017
+
 from __future__ import annotations
 
 import itertools
@@ -90,7 +93,7 @@ def test_every_excess_at_once() -> None:
 def test_capabilities_default_to_nothing() -> None:
     """What the host does not name, it does not grant."""
     for wider in ({"spawn": True}, {"state": True}, {"secrets": ["K"]}, {"read": ["/"]}, {"workspace": "/srv/w"}):
-        assert len(excesses(HostPolicy(), Policy.strict(**wider))) == 1  # type: ignore[arg-type]
+        assert len(excesses(HostPolicy(), Policy.strict(**wider))) == 1
     assert excesses(HostPolicy(tmp=None), Policy.strict(tmp="4KiB")) == [("tmp", "4KiB", "none")]
     assert excesses(HostPolicy(), Policy.strict(network=["a.bank.com"])) == [("network", "a.bank.com", "none")]
 
@@ -125,8 +128,18 @@ def test_paths_cover_what_lies_below_them_symlinks_resolved(tmp_path: Path) -> N
     for field, wrap in (("read", lambda p: [p]), ("workspace", lambda p: p)):
         for good in (inside, inside / "sub", inside / "in", inside / "missing" / "x", tmp_path / "alias" / "sub"):
             granted = host.grant(Policy.strict(**{field: wrap(good)}))
-            assert getattr(granted, field) == (wrap(os.path.realpath(good)) if field == "workspace" else (str(good.resolve()),))
-        for bad in (outside, inside / "out", inside / "out" / "x", inside / "etc", tmp_path, inside / ".." / "data2", Path("/")):
+            assert getattr(granted, field) == (
+                wrap(os.path.realpath(good)) if field == "workspace" else (str(good.resolve()),)
+            )
+        for bad in (
+            outside,
+            inside / "out",
+            inside / "out" / "x",
+            inside / "etc",
+            tmp_path,
+            inside / ".." / "data2",
+            Path("/"),
+        ):
             assert len(excesses(host, Policy.strict(**{field: wrap(bad)}))) == 1
     assert "that is /etc" in excesses(host, Policy.strict(read=[inside / "etc"]))[0][1]
     assert HostPolicy(read=["/"]).grant(Policy.strict(read=["/opt/x"])).read == ("/opt/x",)
@@ -290,11 +303,15 @@ def within(policy: Policy, bound: Policy | HostPolicy) -> bool:
 def widen(host: HostPolicy, extra: dict[str, Any]) -> HostPolicy:
     """A host that grants all that `host` grants, and more."""
     more = HostPolicy(**extra)
-    changes: dict[str, Any] = {name: max(getattr(host, name) or 0, getattr(more, name) or 0) or None for name in BUDGETS}
+    changes: dict[str, Any] = {
+        name: max(getattr(host, name) or 0, getattr(more, name) or 0) or None for name in BUDGETS
+    }
     changes["cpu"] = max(host.cpu, more.cpu)
     changes |= {name: getattr(host, name) or getattr(more, name) for name in ("spawn", "state")}
     changes |= {name: (*getattr(host, name), *getattr(more, name)) for name in ("read", "network", "secrets")}
-    changes |= {"workspace": None if host.workspace is None and more.workspace is None else host.workspace or more.workspace}
+    changes |= {
+        "workspace": None if host.workspace is None and more.workspace is None else host.workspace or more.workspace
+    }
     return attrs.evolve(host, **changes, env={**more.env, **host.env})
 
 

@@ -114,7 +114,8 @@ def test_equal_by_value_hashable_picklable_frozen(made: Callable[..., Any]) -> N
 
 def test_a_host_is_never_equal_to_a_policy() -> None:
     """They share fields, not a meaning."""
-    assert HostPolicy(tmp=None) != Policy.strict()
+    host: object = HostPolicy(tmp=None)
+    assert host != Policy.strict()
     assert not isinstance(HostPolicy(), Policy)
 
 
@@ -139,6 +140,7 @@ def test_evolve_validates_again_and_keeps_parsed_values() -> None:
             attrs.evolve(policy, **wrong)
 
 
+NO_BOOLS: list[object] = [1, 0, "no", None, "true", []]
 WRONG: list[tuple[str, Any, str]] = [
     *[("memory", value, "64MiB") for value in ("64mib", 0, -1, None, True, 1.5, float("nan"), "1KiB", 2**63)],
     *[("cpu", value, "500m") for value in ("50%", 0, -1, None, True, float("nan"), float("inf"), "1m", 1025)],
@@ -147,9 +149,13 @@ WRONG: list[tuple[str, Any, str]] = [
     *[(name, value, "MiB") for name in ("output", "input") for value in ("8MB", 0, -1, None, True)],
     *[("tmp", value, "MiB") for value in ("8MB", 0, -1, True, 1)],
     *[("state_max", value, "MiB") for value in (None, 0, "1M")],
-    *[(name, value, "True or False") for name in ("spawn", "state") for value in (1, 0, "no", None, "true", [])],
+    *[(name, value, "True or False") for name in ("spawn", "state") for value in NO_BOOLS],
     *[(name, "/a", "brackets") for name in ("read", "network", "secrets")],
-    *[(name, value, "list is wanted") for name in ("read", "network", "secrets") for value in (None, 5, b"x", {"a": 1})],
+    *[
+        (name, value, "list is wanted")
+        for name in ("read", "network", "secrets")
+        for value in (None, 5, b"x", {"a": 1})
+    ],
     ("read", Path("/a"), "brackets"),
     ("read", ["/a", 5], "no str"),
     ("read", [b"/a"], "no str"),
@@ -198,7 +204,12 @@ def test_a_bad_argument_names_field_and_cure(made: Callable[..., Any], field: st
 @pytest.mark.parametrize("made", [Policy.strict, Policy, HostPolicy, lambda **k: Policy.for_commands("/w", **k)])
 def test_an_unknown_keyword_names_the_nearest_right_one(made: Callable[..., Any]) -> None:
     """A misspelt limit must not be a limit that is silently not there."""
-    for wrong, right in (("memroy", "memory"), ("time_out", "timeout"), ("networking", "network"), ("procs", "processes")):
+    for wrong, right in (
+        ("memroy", "memory"),
+        ("time_out", "timeout"),
+        ("networking", "network"),
+        ("procs", "processes"),
+    ):
         with pytest.raises(InvalidPolicy, match=f"unknown keyword '{wrong}'.*'?{right}'?"):
             made(**{wrong: 1})
 
@@ -206,7 +217,7 @@ def test_an_unknown_keyword_names_the_nearest_right_one(made: Callable[..., Any]
 def test_fields_are_keywords_only() -> None:
     """A position means nothing to a reader."""
     with pytest.raises(TypeError):
-        Policy("64MiB")  # type: ignore[call-arg, misc]
+        Policy("64MiB")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

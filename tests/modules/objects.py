@@ -108,7 +108,7 @@ def _kill_session(leader: int) -> None:
 
 
 class HostObjects:
-    """The things of the host that attacks try to reach; made on entry below `folder`, its processes and sockets gone on exit.
+    """The things of the host that attacks try to reach: made on entry below `folder`, all but files gone on exit.
 
     Take a fresh one for each confined run: a half-open sandbox may let an attack change `dir` and not undo it.
     """

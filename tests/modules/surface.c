@@ -180,6 +180,7 @@ static long read_bashrc(void) { return read_some("/root/.bashrc"); }
 static long read_environ_1(void) { return read_some("/proc/1/environ"); }
 static long stat_hidden(void) { struct stat st; return key("hidden") ? stat(key("hidden"), &st) : P_NO_KEY; }
 static long read_victim(void) { return key("victim") ? read_some(key("victim")) : P_NO_KEY; }
+#define VICTIM(v) const char *v = key("victim"); if (!v) return P_NO_KEY
 static const char *beside(const char *suffix) {
     static char path[4096];
     const char *v = key("victim");
@@ -193,21 +194,18 @@ static long write_beside(void) {
 }
 static long chmod_same(void) {
     struct stat st;
-    const char *v = key("victim");
-    if (!v) return P_NO_KEY;
+    VICTIM(v);
     return stat(v, &st) ? -1 : chmod(v, st.st_mode & 07777);
 }
 static long utime_same(void) {
     struct stat st;
-    const char *v = key("victim");
-    if (!v) return P_NO_KEY;
+    VICTIM(v);
     if (stat(v, &st)) return -1;
     struct timespec both[2] = {st.st_atim, st.st_mtim};
     return utimensat(AT_FDCWD, v, both, 0);
 }
 static long xattr_once(void) {
-    const char *v = key("victim");
-    if (!v) return P_NO_KEY;
+    VICTIM(v);
     long r = setxattr(v, "user.sa_probe", "1", 1, 0);
     if (!r) removexattr(v, "user.sa_probe");
     return r;
@@ -218,21 +216,22 @@ static long mknod_any(void) {
     if (!made(mknod(p, S_IFIFO | 0600, 0), p)) return 0;
     return made(mknod(p, S_IFCHR | 0600, (1 << 8) | 3), p);
 }
-static long set_user_id(void) {
+static long set_user_id(void) { /* by the mode of open, then by fchmod; beside the victim, then in /tmp */
     char tmp[96];
     const char *place[2] = {beside("suid"), tmp};
     if (!place[0]) return P_NO_KEY;
     snprintf(tmp, sizeof tmp, "/tmp/%s", tag());
-    for (int i = 0; i < 2; i++) {
-        struct stat st;
-        int fd = open(place[i], O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0700);
+    for (int i = 0; i < 4; i++) {
+        struct stat st = {.st_mode = 0};
+        int fd = open(place[i / 2], O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, i % 2 ? 0700 : 04700);
         if (fd < 0) continue;
-        long r = fchmod(fd, 04700) || fstat(fd, &st) || !(st.st_mode & S_ISUID) ? -1 : 0;
-        got(fd);
-        if (!made(r, place[i])) return 0;
+        errno = EPERM;
+        long r = (i % 2 && fchmod(fd, 04700)) || fstat(fd, &st) || !(st.st_mode & S_ISUID) ? -1 : 0;
         int e = errno;
-        unlink(place[i]);
+        close(fd);
+        unlink(place[i / 2]);
         errno = e;
+        if (!r) return 0;
     }
     return -1;
 }
@@ -240,8 +239,7 @@ static long set_user_id(void) {
 static long memfd_exec(void) {
     char *none[] = {NULL};
     int fd = memfd_create("sa-probe", MFD_CLOEXEC);
-    if (fd < 0) return -1;
-    if (write(fd, "\001sa\n", 4) != 4) return -1;
+    if (fd < 0 || write(fd, "\001sa\n", 4) != 4) return -1;
     long r = REACH(syscall(SYS_execveat, fd, "", none, none, AT_EMPTY_PATH), ENOEXEC);
     int e = errno;
     close(fd);

@@ -164,7 +164,7 @@ static void last_acts(void) {
     if (is("exit")) exit((int)amount());
     if (is("_exit")) _exit((int)amount());
     if (is("abort")) abort();
-    if (is("segv")) *(volatile int *)8 = 1;
+    if (is("segv")) { volatile uintptr_t low = 8; *(volatile int *)low = 1; }
     if (is("fpe")) { volatile int zero = 0; zero = 4711 / zero; }
     if (is("raise")) { signal((int)amount(), SIG_DFL); raise((int)amount()); }
     if (is("sigsys")) syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGSYS);
