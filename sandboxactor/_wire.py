@@ -6,6 +6,7 @@ records a stem does once for all its workers and which each worker does for itse
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
@@ -96,8 +97,9 @@ def _landlock(op: spi.Landlock, binding: Binding) -> bytes:
     return data
 
 
-def _filter(op: spi.Filter) -> bytes:
-    return _bytes("filter", key_slot=op.key_slot, pid_slot=op.pid_slot, count=len(op.bpf) // 8) + op.bpf
+def _filter(op: spi.Filter, last: bool) -> bytes:
+    bpf = op.bpf if last else op.open
+    return _bytes("filter", key_slot=op.key_slot, pid_slot=op.pid_slot, count=len(bpf) // 8) + bpf
 
 
 _ENCODERS: dict[type, tuple[str, Callable[[Any, Binding], bytes]]] = {
@@ -112,7 +114,7 @@ _ENCODERS: dict[type, tuple[str, Callable[[Any, Binding], bytes]]] = {
     spi.Symlink: ("SYMLINK", lambda o, b: _strings(o.target, o.path)),
     spi.Pivot: ("PIVOT", lambda o, b: b""),
     spi.Landlock: ("LANDLOCK", _landlock),
-    spi.Filter: ("FILTER", lambda o, b: _filter(o)),
+    spi.Filter: ("FILTER", lambda o, b: _filter(o, last=True)),
     spi.ThreadStack: ("THREAD_STACK", lambda o, b: _bytes("flags", flags=o.size)),
 }
 
@@ -120,9 +122,9 @@ _WORKER_ONLY = (spi.Tmpfs, spi.Landlock, spi.ThreadStack)
 
 
 def _doers(op: spi.Op, ops: Sequence[spi.Op]) -> Iterable[int]:
-    """Who does a record. What a fork inherits, the stem does once; a mount of the worker's own needs privileges in the
-    worker, so then the worker gives them up itself; in a user namespace of its own it is born with new ones."""
-    own_mounts = any(isinstance(o, spi.Tmpfs) for o in ops)
+    """Who does a record. What a fork inherits, the stem does once; a mount or pid namespace of the worker's own needs
+    privileges, so then the worker gives them up itself; in a user namespace of its own it is born with new ones."""
+    own_mounts = any(isinstance(o, spi.Birth) and o.flags & ~CLONE_NEWUSER for o in ops)
     own_user = any(isinstance(o, spi.Birth) and o.flags & CLONE_NEWUSER for o in ops)
     if isinstance(op, _WORKER_ONLY):
         return (lib.SA_BY_WORKER,)
@@ -141,12 +143,21 @@ def _record(op: int, by: int, data: bytes) -> bytes:
     return _bytes("record", op=op, by=by, size=len(data)) + _padded(data)
 
 
+def _outer_first(ops: Sequence[spi.Op], binding: Binding) -> list[spi.Op]:
+    """Neighbouring binds by their real target: a folder before what lies in it, or the outer would hide the inner."""
+    ordered: list[spi.Op] = []
+    for is_bind, run in itertools.groupby(ops, lambda op: isinstance(op, spi.Bind)):
+        ordered += sorted(run, key=lambda op: binding.path(op.target)) if is_bind else run  # type: ignore[union-attr]
+    return ordered
+
+
 def program(ops: Sequence[spi.Op], binding: Binding) -> tuple[bytes, int]:
     """The program of `ops` and the number of records that its seal must report as applied."""
     records: list[bytes] = []
-    for op in ops:
+    last = next((op for op in reversed(ops) if isinstance(op, spi.Filter)), None)
+    for op in _outer_first(ops, binding):
         name, encode = _ENCODERS[type(op)]
-        data = encode(op, binding)
+        data = encode(op, binding) if op is last or not isinstance(op, spi.Filter) else _filter(op, last=False)
         records.extend(_record(getattr(lib, f"SA_OP_{name}"), by, data) for by in _doers(op, ops))
     run = _strings(binding.module, *binding.env)
     blob = b"".join(records) + _record(lib.SA_OP_NATIVE, lib.SA_BY_WORKER, run)

@@ -197,10 +197,12 @@ class Landlock:
 @attrs.frozen
 class Filter:
     """A seccomp filter, classic BPF as struct sock_filter. `inherited`: the stem installs it and its workers are born
-    with it; otherwise each worker installs it after its payload is mapped. `pid_slot` and `key_slot` are 32- and 64-bit
-    constants in the program that stand for the worker's own pid and for the stem's secret."""
+    with it; otherwise each worker installs it after its payload is mapped. `open` is the same filter, but it lets another
+    one be installed behind it: used for all but the last. `pid_slot` and `key_slot` are 32- and 64-bit constants in the
+    program that stand for the worker's own pid and for the stem's secret."""
 
     bpf: bytes
+    open: bytes
     inherited: bool
     pid_slot: int = 0
     key_slot: int = 0

@@ -73,14 +73,14 @@ class NamespacesBackend:
         read = [Bind(p, p, executable=policy.spawn, idmap=root) for p in policy.read]
         if policy.workspace:
             read.append(Bind(policy.workspace, policy.workspace, writable=True, executable=policy.spawn, idmap=root))
-        # A folder before what lies in it, or the outer mount would hide the inner one.
-        outer_first = sorted([*binds, *read], key=lambda b: b.target)
-        ops: list[Op] = [Namespaces(int(str(support.facts["around"]))), Root(), *outer_first, *own]
+        ops: list[Op] = [Namespaces(int(str(support.facts["around"]))), Root(), *binds, *read, *own]
         ops += [Symlink(target, path) for path, target in links.items()]
         ops.append(Pivot())
         if policy.tmp:
             kept = (Place.SELF.value, *(b.target for b in read))
             ops += [Birth(CLONE_NEWNS), Tmpfs("/tmp", policy.tmp, max(16, policy.tmp // TMP_BYTES_PER_INODE), keep=kept)]
+        if policy.spawn:
+            ops.append(Birth(CLONE_NEWPID))  # whatever it starts ends with it
         yield Step(
             backend=self.name,
             phase=Phase.LAUNCH,

@@ -60,19 +60,22 @@ class RlimitsBackend:
             summary="no core file, 1024 descriptors, no locked memory, no real-time priority",
             ops=ALWAYS,
         )
+        # Files in /tmp are memory too: what it may hold is taken off.
+        private = policy.memory - (policy.tmp or 0)
+        holes = MEMORY_HOLES if private >= 4 * MIB else (*MEMORY_HOLES, "a /tmp as large as the memory")
         memory: tuple[Op, ...] = (
-            Rlimit(resource.RLIMIT_DATA, policy.memory),
-            Rlimit(resource.RLIMIT_AS, policy.memory + IMAGE_SLACK, above_now=True),
+            Rlimit(resource.RLIMIT_DATA, max(private, 0)),
+            Rlimit(resource.RLIMIT_AS, max(private, 0) + IMAGE_SLACK, above_now=True),
             Rlimit(resource.RLIMIT_NOFILE, 64),
-            Rlimit(resource.RLIMIT_STACK, min(8 * MIB, policy.memory // 4)),
+            Rlimit(resource.RLIMIT_STACK, min(8 * MIB, max(private // 4, 256 * KIB))),
             ThreadStack(256 * KIB),
         )
         yield Step(
             backend=self.name,
             phase=Phase.LIMIT,
             label="RLIMIT_DATA and RLIMIT_AS",
-            summary=f"{policy.memory} bytes of private memory, {policy.memory + IMAGE_SLACK} of address space; a breach is ENOMEM",
-            covers=freeze(memory_max=MEMORY_HOLES),
+            summary=f"{private} bytes of private memory, {private + IMAGE_SLACK} of address space; a breach is ENOMEM",
+            covers=freeze(memory_max=holes),
             ops=memory,
             kinds=frozenset({Kind.NATIVE}),
             fallback=True,

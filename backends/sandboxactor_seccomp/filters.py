@@ -25,11 +25,13 @@ AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 @attrs.frozen
 class Profile:
-    """What changes a native filter: whether a tree is writable, processes are granted, a key lets the stem fork."""
+    """What changes a native filter: whether a tree is writable, processes are granted, a key lets the stem fork, and
+    whether another filter is installed behind it."""
 
     writing: bool
     spawning: bool
     keyed: bool
+    open: bool = False
 
 
 class _Builder:
@@ -83,6 +85,8 @@ def _arguments(b: _Builder, profile: Profile) -> None:
     b.allow("landlock_restrict_self", b.equal(1, 0))
     b.allow("tgkill")
     b.allow("kill")
+    if profile.open:
+        b.allow("seccomp", b.equal(0, p.SECCOMP_SET_MODE_FILTER), b.equal(1, 0))
 
 
 def _processes(b: _Builder, profile: Profile) -> None:
@@ -147,16 +151,20 @@ def native(profile: Profile) -> bytes:
 
 
 @functools.cache
-def late(shared_memory: bool, signals: bool) -> bytes:
-    """A second filter that each worker installs behind its payload: no shared maps, signals to itself alone."""
+def late(shared_memory: bool, signals: bool, leave_open: bool) -> bytes:
+    """A second filter that each worker installs behind its payload: no shared maps and record locks, signals to itself."""
     import pyseccomp
 
     b = _Builder(pyseccomp.ALLOW)
     if shared_memory:
         b.refuse("mmap", errno.EPERM, b.equal(3, p.MAP_SHARED_BITS, p.MAP_SHARED_BITS))
+        for command in p.FCNTL_LOCKS.values():
+            b.refuse("fcntl", errno.EPERM, b.equal(1, command))
     if signals:
         for name in ("kill", "tgkill"):
             b.refuse(name, errno.EPERM, b.s.Arg(0, b.s.NE, PID_SLOT))
+    if not leave_open:
+        b.refuse("seccomp", errno.EPERM)
     return b.export()
 
 

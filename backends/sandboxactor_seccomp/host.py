@@ -6,6 +6,8 @@ import platform
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import attrs
+
 from sandboxactor.spi import Filter, Guard, Kind, Phase, Prctl, Step, Support, attempt, freeze
 from sandboxactor_seccomp import filters
 
@@ -35,7 +37,7 @@ class SeccompBackend:
             api = pyseccomp.get_api()
         except (ImportError, RuntimeError, OSError) as e:
             return Support(False, reason=f"libseccomp cannot be used: {e}", remedy="apt-get install libseccomp2")
-        failed = attempt([Prctl(38, 1), Filter(bpf, True, key_slot=filters.KEY_SLOT)])
+        failed = attempt([Prctl(38, 1), Filter(bpf, bpf, True, key_slot=filters.KEY_SLOT)])
         if failed:
             return Support(False, reason=f"the kernel refuses a filter: {failed}", remedy="boot a kernel with CONFIG_SECCOMP_FILTER")
         return Support(True, f"libseccomp API {api}, {len(bpf) // 8} instructions",
@@ -59,18 +61,25 @@ class SeccompBackend:
             + ("" if policy.spawn else ", no process") + (", metadata in granted trees" if writing else ", no metadata change"),
             covers=freeze(**covers),
             closes=ALWAYS_CLOSED if writing else ALWAYS_CLOSED | CLOSED_UNLESS_WRITING,
-            ops=(Filter(bpf, True, key_slot=filters.KEY_SLOT),),
+            ops=(Filter(bpf, filters.native(attrs.evolve(profile, open=True)), True, key_slot=filters.KEY_SLOT),),
             kinds=frozenset({Kind.NATIVE}),
         )
-        for hole, summary in (("shared-memory", "no shared maps"), ("signals", "signals to itself alone")):
+        for hole, summary in (("shared-memory", "no shared maps, no locks"), ("signals", "signals to itself alone")):
+            shared, signals = hole == "shared-memory", hole == "signals"
             yield Step(
                 backend=self.name,
                 phase=Phase.FILTER,
                 label=f"seccomp ({summary})",
                 summary=f"a second filter of each worker's own: {summary}",
-                closes=frozenset({hole}),
-                ops=(Filter(filters.late(hole == "shared-memory", hole == "signals"), False,
-                            pid_slot=filters.PID_SLOT if hole == "signals" else 0),),
+                closes=frozenset({hole, "record-locks"} if shared else {hole}),
+                ops=(
+                    Filter(
+                        filters.late(shared, signals, False),
+                        filters.late(shared, signals, True),
+                        inherited=False,
+                        pid_slot=filters.PID_SLOT if signals else 0,
+                    ),
+                ),
                 kinds=frozenset({Kind.NATIVE}),
                 fallback=True,
             )

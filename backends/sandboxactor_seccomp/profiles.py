@@ -63,6 +63,7 @@ PRCTL = {
     "PR_GET_TID_ADDRESS": 40,
 }
 PRCTL_EXACT = ((1, 9), (4, 0))  # PR_SET_PDEATHSIG to SIGKILL, PR_SET_DUMPABLE to 0
+SECCOMP_SET_MODE_FILTER = 1
 PR_SET_VMA, PR_SET_VMA_ANON_NAME = 0x53564D41, 0
 
 # clone: threads only. Every flag of a new namespace or of a process of its own is refused.
