@@ -61,7 +61,7 @@ class Lane:
 
     def _open(self, factory: GroupFactory | None, input_max: int, output_max: int) -> None:
         if factory is not None:
-            self.group = factory.make()
+            self.group = factory.make(self.stem.binding.uid)
             self._undo.callback(self.group.close)
         control, theirs = _socketpair(socket.SOCK_NONBLOCK)
         self._undo.callback(_hang_up, control, self.stem.owner)

@@ -152,7 +152,7 @@ class StemFault(Exception):
 class Stem:
     """A process that has done its share of a program and forks a worker for each run."""
 
-    def __init__(self, parent: Zygote, ops: Sequence[spi.Op], binding: Binding) -> None:
+    def __init__(self, parent: Zygote, ops: Sequence[spi.Op], binding: Binding, group: int = -1) -> None:
         self.owner = os.getpid()
         self.binding = binding
         blob, self.records = program(ops, binding)
@@ -160,7 +160,7 @@ class Stem:
             self.sock, theirs = _socketpair()
         try:
             with theirs:
-                parent.send(lib.SA_MSG_STEM, blob, [theirs.fileno()])
+                parent.send(lib.SA_MSG_STEM, blob, [theirs.fileno(), *([group] if group >= 0 else [])])
             self._await_ready()
         except BaseException:
             self.close()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from sandboxactor.errors import Missing, Unenforceable
-from sandboxactor.spi import Backend, Guard, Kind, Op, Phase, Step, Support
+from sandboxactor.spi import Backend, GroupFactory, Guard, Kind, Op, Phase, Step, Support
 
 __all__ = ["Plan", "covered", "plan"]
 
@@ -29,6 +29,11 @@ class Plan:
     def ops(self) -> tuple[Op, ...]:
         """Every operation of every step, in the order in which a worker goes through them."""
         return tuple(op for step in self.steps for op in step.ops)
+
+    @property
+    def groups(self) -> GroupFactory | None:
+        """The source of control groups, if a step brings one."""
+        return next((s.groups for s in self.steps if s.groups is not None), None)
 
     def describe(self) -> str:
         """The plan as people read it: one line a step, then one a guard."""

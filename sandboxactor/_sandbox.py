@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import Any
 
 from sandboxactor import _registry
@@ -34,7 +34,7 @@ class _Stand:
     def __init__(self, stem: Stem, agreed: Plan) -> None:
         self.stem = stem
         self.seal = expected_seal(agreed, stem.records)
-        self.idle: list[Lane] = []
+        self.idle: deque[Lane] = deque()  # first in, first out: the longest parked worker is ready
         self.busy = 0
 
     def close(self) -> None:
@@ -169,27 +169,39 @@ class Sandbox:
         if stand is None:
             if state.zygote is None:
                 state.zygote = acquire()
-            for step in agreed.steps:
-                if step.groups is not None:
-                    state.zygote.add_bases(step.groups.bases)
-            root = os.geteuid() == 0
-            uid, gid = (SANDBOX_ID, SANDBOX_ID) if root else (os.geteuid(), os.getegid())
-            binding = Binding(native.module, native.folder, native.module_id, native.folder_id, uid, gid, self._env)
-            try:
-                stand = state.stands[native] = _Stand(Stem(state.zygote, agreed.ops, binding), agreed)
-            except StemFault as fault:
-                raise WorkerFault(f"the plan could not be prepared: {fault}") from fault
+            stand = state.stands[native] = _Stand(self._new_stem(state.zygote, native, agreed), agreed)
+            for _ in range(self._warm):
+                stand.idle.append(self._new_lane(stand, 0, native, agreed))
         state.stands.move_to_end(native)
-        for old in [n for n, s in state.stands.items() if s.busy == 0 and n != native][: max(0, len(state.stands) - MAX_STEMS)]:
+        spare = len(state.stands) - MAX_STEMS
+        for old in [n for n, s in state.stands.items() if s.busy == 0 and n != native][: max(0, spare)]:
             state.stands.pop(old).close()
         return stand
+
+    def _new_stem(self, parent: Zygote, native: Native, agreed: Plan) -> Stem:
+        root = os.geteuid() == 0
+        uid, gid = (SANDBOX_ID, SANDBOX_ID) if root else (os.geteuid(), os.getegid())
+        binding = Binding(native.module, native.folder, native.module_id, native.folder_id, uid, gid, self._env)
+        factory, group = agreed.groups, -1
+        try:
+            if factory is not None:
+                parent.add_bases(factory.bases)
+                group = factory.stem_group(uid)
+            return Stem(parent, agreed.ops, binding, group)
+        except StemFault as fault:
+            raise WorkerFault(f"the plan could not be prepared: {fault}") from fault
+        except OSError as e:
+            raise WorkerFault(f"the plan could not be prepared: {e}") from e
+        finally:
+            if group >= 0:
+                os.close(group)
 
     def _lease(self, native: Native, size: int, agreed: Plan) -> tuple[_Stand, Lane]:
         with self._state.lock:
             if self._state.closed:
                 raise RuntimeError("this Sandbox is closed")
             stand = self._stand(native, agreed)
-            lane = stand.idle.pop() if stand.idle else None
+            lane = stand.idle.popleft() if stand.idle else None
             if lane is not None and lane.input_max < size:
                 lane.close()
                 lane = None
@@ -204,8 +216,7 @@ class Sandbox:
         room = SMALL_INPUT
         while room < size:
             room *= 2
-        factory = next((s.groups for s in agreed.steps if s.groups is not None), None)
-        lane = Lane(stand.stem, factory, min(room, max(self.policy.input, 1)), self.policy.output)
+        lane = Lane(stand.stem, agreed.groups, min(room, max(self.policy.input, 1)), self.policy.output)
         lane.expect([(native.asked, native.module_id), (native.folder, native.folder_id), (native.module, native.module_id)])
         lane.run.timeout_ns = int(self.policy.timeout * 1e9)
         return lane
@@ -273,8 +284,12 @@ def _after_fork_in_child() -> None:
     """The child's Sandboxes start anew: their stems belong to the parent, and a lock may have been held elsewhere."""
     for box in list(_all):
         box._finalizer.detach()
-        box._state, closed = _State(), box._state.closed
-        box._state.closed = closed
+        old, box._state = box._state, _State()
+        box._state.closed = old.closed
+        for stand in old.stands.values():
+            stand.close()  # in a child this closes descriptors and touches nothing of the parent's
+        for lane in old.running:
+            lane.close()
         box._finalizer = weakref.finalize(box, _State.close, box._state)
 
 

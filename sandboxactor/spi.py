@@ -273,12 +273,15 @@ class Group(Protocol):
 
 
 class GroupFactory(Protocol):
-    """Makes the groups of one plan. `bases` are directories that the zygote empties and removes if the host dies."""
+    """Makes the groups of one plan. `bases` are directories that the zygote empties and removes if the host dies.
+    `stem_group` opens the cgroup v2 folder that stems are cloned into (the caller closes it), or is -1."""
 
     @property
     def bases(self) -> tuple[str, ...]: ...
 
-    def make(self) -> Group: ...
+    def stem_group(self, uid: int) -> int: ...
+
+    def make(self, uid: int) -> Group: ...
 
 
 @attrs.frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ class CgroupsBackend:
             return Support(False, reason=found.reason, remedy=found.remedy)
         maker = factory(found.version, found.folders, Policy.strict())
         try:
-            group: Group = maker.make()
+            group: Group = maker.make(os.geteuid())
             group.close()
         except OSError as e:
             return Support(False, reason=f"a group cannot be made: {e}", remedy="run as root, or under a delegated cgroup")

@@ -52,7 +52,7 @@ struct sa_filter { uint64_t key_slot; uint32_t pid_slot, count; }; /* followed b
 /* SA_OP_SYMLINK: "target\0path\0"; SA_OP_NATIVE: "module\0" then "NAME=VALUE\0" ... */
 
 enum sa_type {
-    SA_MSG_STEM = 1, /* host to zygote: a program; descriptor: the stem's socket */
+    SA_MSG_STEM = 1, /* host to zygote: a program; descriptors: the stem's socket, perhaps its group */
     SA_MSG_BASE,     /* host to zygote: a directory of groups to remove when the host is gone */
     SA_MSG_LANE,     /* host to stem: a concurrency slot; descriptors: control, go, seal, memory, fd 1, fd 2, attach...,
                         group */

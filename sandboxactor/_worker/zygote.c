@@ -61,7 +61,7 @@ static _Noreturn void finish(void)
     _exit(0);
 }
 
-static void start_stem(const uint8_t *bytes, size_t size, int sock, int control, int host)
+static void start_stem(const uint8_t *bytes, size_t size, int sock, int group, int control, int host)
 {
     static struct program program;
     struct sa_flags ns = {0};
@@ -76,10 +76,11 @@ static void start_stem(const uint8_t *bytes, size_t size, int sock, int control,
     if ((r = program_find(&program, SA_OP_NAMESPACES))) memcpy(&ns, r->data, sizeof ns);
     uid_t uid = getuid();
     gid_t gid = getgid();
-    pid_t pid = spawn(ns.flags, -1);
+    pid_t pid = spawn(ns.flags, group);
     if (pid == 0) {
         close(control);
         close(host);
+        if (group >= 0) close(group);
         stem_main(sock, bytes, size, uid, gid);
     }
     if (pid > 0) {
@@ -107,7 +108,8 @@ static void control_message(int control, int host)
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n < 8) finish(); /* closed */
     memcpy(&type, message, sizeof type);
-    if (type == SA_MSG_STEM && count == 1) start_stem(message + 8, (size_t)n - 8, fds[0], control, host);
+    if (type == SA_MSG_STEM && (count == 1 || count == 2))
+        start_stem(message + 8, (size_t)n - 8, fds[0], count == 2 ? fds[1] : -1, control, host);
     if (type == SA_MSG_BASE) add_base(message + 8, (size_t)n - 8);
     while (count) close(fds[--count]);
 }
