@@ -10,8 +10,7 @@ from pathlib import Path
 
 from sandboxactor import HostPolicy, Policy, Sandbox
 
-SOURCE = rb"""
-#include <string.h>
+SOURCE = rb"""#include <string.h>
 #include <unistd.h>
 static unsigned char answer[64];
 int allascode_action_execute(const unsigned char *in, size_t n, unsigned char **out, size_t *size)
@@ -20,8 +19,7 @@ int allascode_action_execute(const unsigned char *in, size_t n, unsigned char **
     memcpy(*out = answer, in, *size = n < sizeof answer ? n : sizeof answer);
     return 0;
 }
-void allascode_action_free(unsigned char *out, size_t size) { (void)out, (void)size; }
-"""
+void allascode_action_free(unsigned char *out, size_t size) { (void)out, (void)size; }"""
 
 
 async def main(module: Path, waive: list[str]) -> None:

@@ -95,7 +95,9 @@ def _kernel() -> Finding:
     release = platform.release()
     numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
     reason = "" if numbers >= (5, 13) else "older than 5.13: no Landlock, no idmapped mounts"
-    return Finding("kernel", not reason, release, reason=reason, remedy="boot a kernel of 5.13 or later" if reason else "")
+    return Finding(
+        "kernel", not reason, release, reason=reason, remedy="boot a kernel of 5.13 or later" if reason else ""
+    )
 
 
 def _machine() -> Finding:
@@ -127,7 +129,9 @@ def _libseccomp() -> Finding:
         return Finding("libseccomp", False, reason=str(error), remedy="apt-get install libseccomp2")
     library.seccomp_version.restype = ctypes.POINTER(_Version)
     found = library.seccomp_version().contents
-    return Finding("libseccomp", True, f"{found.major}.{found.minor}.{found.micro}", covers="builds the filters, in the host only")
+    return Finding(
+        "libseccomp", True, f"{found.major}.{found.minor}.{found.micro}", covers="builds the filters, in the host only"
+    )
 
 
 def _bubblewrap() -> Finding:
@@ -137,8 +141,18 @@ def _bubblewrap() -> Finding:
     try:
         answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("bubblewrap", False, reason=f"{program} does not run: {error}", remedy="apt-get install --reinstall bubblewrap")
-    return Finding("bubblewrap", True, answer.stdout.strip().removeprefix("bubblewrap "), covers="commands; not used by native modules")
+        return Finding(
+            "bubblewrap",
+            False,
+            reason=f"{program} does not run: {error}",
+            remedy="apt-get install --reinstall bubblewrap",
+        )
+    return Finding(
+        "bubblewrap",
+        True,
+        answer.stdout.strip().removeprefix("bubblewrap "),
+        covers="commands; not used by native modules",
+    )
 
 
 def _cgroup_mounts() -> Finding:
@@ -176,7 +190,12 @@ def _tried(name: str, look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except Exception as error:  # a doctor reports what fails, it does not fail with it
-        return Finding(name, False, reason=f"{type(error).__name__}: {error}", remedy=f"reinstall the package: {sys.executable} -m pip install --force-reinstall sandboxactor")
+        return Finding(
+            name,
+            False,
+            reason=f"{type(error).__name__}: {error}",
+            remedy=f"reinstall the package: {sys.executable} -m pip install --force-reinstall sandboxactor",
+        )
 
 
 def _backend(name: str) -> Finding:

@@ -38,7 +38,7 @@ def _sealed_memory(size: int) -> int:
 
 
 def _pages(size: int) -> int:
-    return -(-size // lib.SA_PAGE) * lib.SA_PAGE
+    return int(-(-size // lib.SA_PAGE) * lib.SA_PAGE)
 
 
 class Lane:

@@ -14,11 +14,12 @@ import os
 import socket
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import attrs
 
 from sandboxactor import spi
-from sandboxactor._wire import WORKER, Binding, ffi, lib, program
+from sandboxactor._wire import WORKER, Binding, ffi, lib, program, text
 from sandboxactor.errors import WorkerFault
 
 __all__ = ["Stem", "StemFault", "Zygote", "acquire", "attempt", "release"]
@@ -36,7 +37,9 @@ def _descriptors() -> Iterator[None]:
         yield
     except OSError as e:
         if e.errno in (errno.EMFILE, errno.ENFILE):
-            raise WorkerFault("no file descriptor left for a worker: raise RLIMIT_NOFILE (ulimit -n) or run fewer at once") from e
+            raise WorkerFault(
+                "no file descriptor left for a worker: raise RLIMIT_NOFILE (ulimit -n) or run fewer at once"
+            ) from e
         raise WorkerFault(f"cannot set up a worker: {e}") from e
 
 
@@ -58,7 +61,7 @@ def _socketpair(flags: int = 0) -> tuple[socket.socket, socket.socket]:
 
 
 def _hang_up(sock: socket.socket, owner: int) -> None:
-    # A fork of the host holds the same socket: shutdown reaches the other end all the same, so only the owner may do it.
+    # A fork of the host holds the same socket, and shutdown ends it for all: only the owner may.
     if os.getpid() == owner:
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_RDWR)
@@ -175,9 +178,9 @@ class Stem:
         self.sock.settimeout(None)
         if len(answer) != ffi.sizeof("struct sa_fault_msg"):
             raise WorkerFault("the stem died while it came up")
-        fault = ffi.from_buffer("struct sa_fault_msg *", answer)
+        fault: Any = ffi.from_buffer("struct sa_fault_msg *", answer)
         if fault.type != lib.SA_MSG_READY:
-            raise StemFault(OP_NAMES.get(fault.op, ""), fault.error, ffi.string(fault.what).decode())
+            raise StemFault(OP_NAMES.get(fault.op, ""), fault.error, text(fault.what))
 
     def close(self) -> None:
         """Ends it; its workers die with it."""

@@ -60,8 +60,13 @@ class Command:
 
 Module: TypeAlias = NativeModule | WasmModule | Command
 
-_SUFFIXES = {".so": NativeModule, ".wasm": WasmModule, ".wat": WasmModule, ".actonpkg": WasmModule}
-_KINDS = {NativeModule: Kind.NATIVE, WasmModule: Kind.WASM, Command: Kind.COMMAND}
+_SUFFIXES: dict[str, type[NativeModule | WasmModule]] = {
+    ".so": NativeModule,
+    ".wasm": WasmModule,
+    ".wat": WasmModule,
+    ".actonpkg": WasmModule,
+}
+_KINDS: dict[type[Module], Kind] = {NativeModule: Kind.NATIVE, WasmModule: Kind.WASM, Command: Kind.COMMAND}
 
 
 def kind_of(module: object) -> tuple[Kind, Module]:
@@ -76,8 +81,7 @@ def kind_of(module: object) -> tuple[Kind, Module]:
         raise InvalidPolicy(
             f"module: {path!r} ends in none of {', '.join(_SUFFIXES)}; to run a program write Command([{path!r}])"
         )
-    found = make(path)
-    return _KINDS[make], found
+    return _KINDS[make], make(path)
 
 
 class BadModule(Exception):
@@ -108,5 +112,7 @@ def resolve(module: NativeModule) -> Native:
     if not stat.S_ISREG(found.st_mode):
         raise BadModule(f"module {module.path!r} is not a regular file")
     if folder == "/":
-        raise InvalidPolicy(f"module: {module.path!r} lies in the root folder, which its worker would get to read; move it")
+        raise InvalidPolicy(
+            f"module: {module.path!r} lies in the root folder, which its worker would get to read; move it"
+        )
     return Native(asked, real, folder, (found.st_dev, found.st_ino), (around.st_dev, around.st_ino))

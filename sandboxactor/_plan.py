@@ -75,14 +75,18 @@ def _without_spare_fallbacks(steps: Sequence[Step], wanted: frozenset[Guard]) ->
 def _explain_missing(guard: Guard, offers: Sequence[tuple[Backend, Support]], steps: Sequence[Step]) -> Missing:
     able = [(b, s) for b, s in offers if guard in b.guards]
     if not able:
-        return Missing(guard, "no backend", "none of the chosen backends holds it", "name one that does in HostPolicy(backends=)")
+        return Missing(
+            guard, "no backend", "none of the chosen backends holds it", "name one that does in HostPolicy(backends=)"
+        )
     for backend, support in able:
         if not support.available:
             return Missing(guard, backend.name, support.reason, support.remedy)
     backend, support = able[0]
     open_holes = sorted({h for s in steps for h in s.covers.get(guard, ()) if not any(h in o.closes for o in steps)})
-    reason = support.reason or ("it leaves open: " + ", ".join(open_holes) if open_holes else "it offers no step for this policy")
-    remedy = support.remedy or "narrow the policy, or let the host waive the guard: HostPolicy(waive={Guard.%s})" % guard.name
+    reason = support.reason or (
+        "it leaves open: " + ", ".join(open_holes) if open_holes else "it offers no step for this policy"
+    )
+    remedy = support.remedy or f"narrow the policy, or let the host waive it: HostPolicy(waive={{Guard.{guard.name}}})"
     return Missing(guard, backend.name, reason, remedy)
 
 

@@ -64,7 +64,9 @@ def probe(name: str) -> Support:
     except InvalidPolicy:
         raise
     except Exception as e:  # a probe never raises: one that does is not available
-        return Support(False, reason=f"its probe failed: {type(e).__name__}: {e}", remedy="report this as a bug of the backend")
+        return Support(
+            False, reason=f"its probe failed: {type(e).__name__}: {e}", remedy="report this as a bug of the backend"
+        )
 
 
 _lent: dict[str, Backend] = {}

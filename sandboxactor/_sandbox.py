@@ -18,7 +18,7 @@ from sandboxactor._plan import Plan, plan
 from sandboxactor._policy import Policy
 from sandboxactor._result import Result
 from sandboxactor._verdict import bad_module, check_seal, expected_seal, facts, judge
-from sandboxactor._wire import Binding, ffi, lib
+from sandboxactor._wire import Binding, ffi, lib, text
 from sandboxactor.errors import InvalidPolicy, PayloadTooLarge, Unenforceable, WorkerFault
 from sandboxactor.spi import Kind, Meter
 
@@ -78,7 +78,9 @@ class Sandbox:
 
     def __init__(self, policy: Policy, *, host: HostPolicy | None = None, warm: int = 0, state: Any = None) -> None:
         if not isinstance(policy, Policy):
-            raise InvalidPolicy(f"policy: a Policy is wanted, not {type(policy).__name__}; HostPolicy().grant() makes one")
+            raise InvalidPolicy(
+                f"policy: a Policy is wanted, not {type(policy).__name__}; HostPolicy().grant() makes one"
+            )
         if isinstance(warm, bool) or not isinstance(warm, int) or not 0 <= warm <= 64:
             raise InvalidPolicy(f"warm: {warm!r} must be a whole number from 0 to 64")
         if state is not None or policy.state:
@@ -89,7 +91,11 @@ class Sandbox:
         self._host = host if host is not None else HostPolicy()
         self._warm = warm
         backends = _registry.selected(self._host.backends)
-        self._offers = [(b, s, tuple(b.steps(policy, s)) if s.available else ()) for b in backends for s in (_registry.probe(b.name),)]
+        self._offers = [
+            (b, s, tuple(b.steps(policy, s)) if s.available else ())
+            for b in backends
+            for s in (_registry.probe(b.name),)
+        ]
         self._plans: dict[Kind, Plan] = {}
         self._resolved: dict[str, Native] = {}
         self._env = tuple(f"{name}={value}" for name, value in policy.env.items())
@@ -217,7 +223,9 @@ class Sandbox:
         while room < size:
             room *= 2
         lane = Lane(stand.stem, agreed.groups, min(room, max(self.policy.input, 1)), self.policy.output)
-        lane.expect([(native.asked, native.module_id), (native.folder, native.folder_id), (native.module, native.module_id)])
+        lane.expect(
+            [(native.asked, native.module_id), (native.folder, native.folder_id), (native.module, native.module_id)]
+        )
         lane.run.timeout_ns = int(self.policy.timeout * 1e9)
         return lane
 
@@ -238,7 +246,7 @@ class Sandbox:
             lane.fresh = False
             meter = lane.group.collect(lane.readings()) if lane.group else Meter()
             if run.error:
-                raise WorkerFault(f"the host could not {ffi.string(run.failed).decode()}: {os.strerror(run.error)}")
+                raise WorkerFault(f"the host could not {text(run.failed)}: {os.strerror(run.error)}")
             check_seal(run, stand.seal)
             found = facts(run, meter)
             if run.mapped:

@@ -17,7 +17,7 @@ from sandboxactor._launch import OP_NAMES
 from sandboxactor._plan import Plan
 from sandboxactor._policy import Policy
 from sandboxactor._result import Breach, Denial, Outcome, Result, Usage
-from sandboxactor._wire import ffi, lib
+from sandboxactor._wire import ffi, lib, text
 from sandboxactor.errors import WorkerFault
 from sandboxactor.spi import Filter, Guard, Landlock, Meter
 
@@ -26,7 +26,7 @@ __all__ = ["Facts", "bad_module", "expected_seal", "facts", "judge"]
 
 @attrs.frozen
 class Facts:
-    """A finished run as plain data: `wait` is None if nothing was reaped, `filter_kill` None if the kernel cannot say."""
+    """A finished run as plain data. `wait` None: nothing was reaped; `filter_kill` None: the kernel cannot say."""
 
     wait: int | None
     filter_kill: bool | None
@@ -60,7 +60,7 @@ def expected_seal(plan: Plan, records: int) -> dict[str, int]:
 def check_seal(run: Any, expected: dict[str, int]) -> None:
     """Raises WorkerFault unless the worker was sealed exactly as planned."""
     if run.faulted:
-        op = OP_NAMES.get(run.fault.op, ffi.string(run.fault.what).decode())
+        op = OP_NAMES.get(run.fault.op, text(run.fault.what))
         name = errno.errorcode.get(run.fault.error, str(run.fault.error))
         raise WorkerFault(f"the worker could not do {op!r} of its plan: {os.strerror(run.fault.error)} ({name})")
     if run.lost:
@@ -71,14 +71,14 @@ def check_seal(run: Any, expected: dict[str, int]) -> None:
     for name, value in expected.items():
         if getattr(seal, name) != value:
             raise WorkerFault(f"the worker's seal reads {name}={getattr(seal, name)}, the plan says {value}")
-    if seal.uid == 0 or seal.gid == 0 and os.getuid() == 0:
+    if seal.uid == 0 or (seal.gid == 0 and os.getuid() == 0):
         raise WorkerFault("the worker still is user or group 0")
 
 
 def facts(run: Any, meter: Meter) -> Facts:
     """Copies everything a verdict needs out of the C struct."""
     status, answer = run.status, run.answer
-    streams = [s.data == ffi.NULL and b"" or ffi.buffer(s.data, s.size)[:] for s in run.streams]
+    streams = [ffi.buffer(s.data, s.size)[:] if s.size else b"" for s in run.streams]
     answered = answer.state == lib.SA_ANSWERED and answer.code == 0
     output = ffi.buffer(run.output, answer.size)[:] if answered and answer.size else b""
     measured = meter.memory_peak_bytes
@@ -102,7 +102,7 @@ def facts(run: Any, meter: Meter) -> Facts:
         state=answer.state,
         code=answer.code,
         size=answer.size,
-        text=ffi.string(answer.text).decode("ascii", "replace"),
+        text=text(answer.text),
         output=output,
         stdout=streams[0],
         stderr=streams[1],
@@ -119,13 +119,9 @@ def _signalled(f: Facts, number: int) -> tuple[Outcome, str]:
     return Outcome.CRASHED, f"the module was ended by {name}"
 
 
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
-
-
 def _exited(f: Facts, status: int, policy: Policy) -> tuple[Outcome, str, int | None]:
     if status == 0 and f.state == lib.SA_BAD_MODULE:
-        return Outcome.BAD_MODULE, f"the module cannot be loaded: {_printable(f.text)}", None
+        return Outcome.BAD_MODULE, f"the module cannot be loaded: {f.text}", None
     if status == 0 and f.state == lib.SA_OVERSIZE:
         return Outcome.OUTPUT, f"the answer is longer than the granted {policy.output} bytes", None
     if status == 0 and f.state == lib.SA_NULL_OUTPUT:

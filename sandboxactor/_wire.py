@@ -19,13 +19,19 @@ from sandboxactor import spi
 from sandboxactor._bin._ffi import ffi
 from sandboxactor.errors import InternalError
 
-__all__ = ["Binding", "ffi", "lib", "program"]
+__all__ = ["Binding", "ffi", "lib", "program", "text"]
 
 BIN = Path(__file__).parent / "_bin"
 WORKER = str(BIN / "sandboxactor-worker")
 lib: Any = ffi.dlopen(str(BIN / "libsandboxactor.so"))
 
-CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+CLONE_NEWUSER = 0x10000000
+
+
+def text(field: Any) -> str:
+    """A char array of a message as printable ASCII: some of them the module can write."""
+    raw = bytes(ffi.string(field))  # type: ignore[arg-type]
+    return "".join(chr(c) if 32 <= c < 127 else "?" for c in raw)
 
 
 @attrs.frozen
@@ -64,11 +70,7 @@ def _padded(data: bytes) -> bytes:
 
 def _bind(op: spi.Bind, binding: Binding) -> bytes:
     source, (dev, ino) = binding.path(op.source), binding.expected(op.source)
-    flags = (
-        lib.SA_BIND_WRITABLE * op.writable
-        | lib.SA_BIND_EXEC * op.executable
-        | lib.SA_BIND_OPTIONAL * op.optional
-    )
+    flags = lib.SA_BIND_WRITABLE * op.writable | lib.SA_BIND_EXEC * op.executable | lib.SA_BIND_OPTIONAL * op.optional
     ids = {"uid_from": 0, "uid_to": 0, "gid_from": 0, "gid_to": 0}
     if op.idmap:
         try:
@@ -147,7 +149,10 @@ def _outer_first(ops: Sequence[spi.Op], binding: Binding) -> list[spi.Op]:
     """Neighbouring binds by their real target: a folder before what lies in it, or the outer would hide the inner."""
     ordered: list[spi.Op] = []
     for is_bind, run in itertools.groupby(ops, lambda op: isinstance(op, spi.Bind)):
-        ordered += sorted(run, key=lambda op: binding.path(op.target)) if is_bind else run  # type: ignore[union-attr]
+        neighbours = list(run)
+        if is_bind:
+            neighbours.sort(key=lambda op: binding.path(op.target) if isinstance(op, spi.Bind) else "")
+        ordered += neighbours
     return ordered
 
 

@@ -69,7 +69,7 @@ class Tree:
         self.faults.append(Fault(render(path), self.lines.get(near, 1) if line is None else line, message))
 
 
-class _Stop(Exception):  # noqa: N818 - control flow, not an error
+class _Stop(Exception):
     """Reading cannot go on; the fault is noted."""
 
 

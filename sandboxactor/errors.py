@@ -39,7 +39,7 @@ class SandboxError(Exception):
 
 @attrs.frozen
 class Fault:
-    """One fault of a manifest: where it stands (`$.path`, 1-based line, 0 for the whole file) and what to write instead."""
+    """One fault of a manifest: where it stands (`$.path`, line from 1, 0 for the whole file) and what to write."""
 
     path: str
     line: int
@@ -108,7 +108,7 @@ class Missing:
 
 
 class Unenforceable(SandboxError):
-    """The policy cannot be enforced on this host, so nothing was started. `missing` lists every guard without a holder."""
+    """This host cannot enforce the policy, so nothing was started. `missing` lists every guard without a holder."""
 
     def __init__(self, missing: Sequence[Missing]) -> None:
         self.missing = tuple(missing)

@@ -197,7 +197,7 @@ class Landlock:
 @attrs.frozen
 class Filter:
     """A seccomp filter, classic BPF as struct sock_filter. `inherited`: the stem installs it and its workers are born
-    with it; otherwise each worker installs it after its payload is mapped. `open` is the same filter, but it lets another
+    with it; otherwise each worker installs it after its payload is mapped. `open` is the same filter, but lets another
     one be installed behind it: used for all but the last. `pid_slot` and `key_slot` are 32- and 64-bit constants in the
     program that stand for the worker's own pid and for the stem's secret."""
 
@@ -234,7 +234,16 @@ Op: TypeAlias = (
 NO_HOLES: frozenset[str] = frozenset()
 
 # Where a dynamic loader looks: what "the system's libraries" means in every backend.
-SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache")
+SYSTEM_LIBRARIES = (
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/ld.so.cache",
+)
 
 
 @attrs.frozen
@@ -307,7 +316,7 @@ class Step:
 
 @attrs.frozen
 class Support:
-    """What a probe found: `facts` are what `steps` needs, `reason` and `remedy` say what is missing and how to get it."""
+    """What a probe found: `facts` are what `steps` needs, `reason` and `remedy` say what is missing and the cure."""
 
     available: bool
     version: str = ""

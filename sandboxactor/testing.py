@@ -65,11 +65,14 @@ def build_attacks(folder: Path) -> Path:
 def _unconfined(module: Path, payload: str) -> str:
     """The control: the same module in a process without any confinement."""
     code = (
-        "import ctypes,sys; m=ctypes.CDLL(sys.argv[1]); o=ctypes.c_void_p(); n=ctypes.c_size_t(); p=sys.argv[2].encode();"
+        "import ctypes,sys; m=ctypes.CDLL(sys.argv[1]); o=ctypes.c_void_p(); n=ctypes.c_size_t();"
+        "p=sys.argv[2].encode();"
         "m.allascode_action_execute(p,ctypes.c_size_t(len(p)),ctypes.byref(o),ctypes.byref(n));"
         "print(ctypes.string_at(o.value,4).decode())"
     )
-    done = subprocess.run([sys.executable, "-c", code, module, payload], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, module, payload], capture_output=True, text=True, timeout=30, check=False
+    )
     return done.stdout.strip()
 
 
@@ -131,7 +134,7 @@ def _attackable(guards: frozenset[Guard]) -> frozenset[Guard]:
 def check_backend(backend: Backend, policy: Policy = POLICY) -> list[Attacked]:
     """Raises AssertionError at the first promise that the backend breaks; returns what was attacked.
 
-    Its probe has no side effects and repeats; its steps are pure; masked, its guards are Unenforceable; and on this host
+    Its probe has no side effects and repeats; its steps are pure; masked, its guards are Unenforceable; on this host
     each guard that a plan with it really covers is attacked, confined and unconfined. Where the primitive is missing
     only the first three can be checked, and the list is empty.
     """

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def factory(version: int, folders: tuple[tuple[str, str], ...], policy: Policy) -> GroupFactory:
     """The factory of that version; each version's file is imported only where it is used."""
     if version == 1:
-        from sandboxactor_cgroups.v1 import Factory as V1
+        from sandboxactor_cgroups import v1
 
-        return V1(folders, policy)
-    from sandboxactor_cgroups.v2 import Factory as V2
+        return v1.Factory(folders, policy)
+    from sandboxactor_cgroups import v2
 
-    return V2(folders[0][1], policy)
+    return v2.Factory(folders[0][1], policy)
 
 
 class CgroupsBackend:
@@ -43,13 +43,19 @@ class CgroupsBackend:
             group: Group = maker.make(os.geteuid())
             group.close()
         except OSError as e:
-            return Support(False, reason=f"a group cannot be made: {e}", remedy="run as root, or under a delegated cgroup")
+            return Support(
+                False, reason=f"a group cannot be made: {e}", remedy="run as root, or under a delegated cgroup"
+            )
         finally:
             for base in maker.bases:
                 places.remove_tree(base)
         where = ", ".join(folder for _, folder in found.folders)
-        return Support(True, f"cgroup v{found.version}", covers=f"memory, CPU and tasks, counted for the whole tree, below {where}",
-                       facts={"version": found.version, "folders": found.folders})
+        return Support(
+            True,
+            f"cgroup v{found.version}",
+            covers=f"memory, CPU and tasks, counted for the whole tree, below {where}",
+            facts={"version": found.version, "folders": found.folders},
+        )
 
     def steps(self, policy: Policy, support: Support) -> Iterable[Step]:
         """One step: the worker is born into, or first joins, a group of its own."""
@@ -59,7 +65,7 @@ class CgroupsBackend:
             backend=self.name,
             phase=Phase.LAUNCH,
             label=f"cgroup v{version}",
-            summary=f"a group of its own: {policy.memory} bytes, {policy.cpu} thousandths of a core, {policy.processes} tasks",
+            summary=f"its own group: {policy.memory} bytes, {policy.cpu}m of a core, {policy.processes} tasks",
             covers=freeze(memory_max=[], cpu_max=[], processes_max=[]),
             groups=factory(version, folders, policy),
         )

@@ -60,7 +60,9 @@ def _v1(mounts: list[tuple[str, str, str, set[str]]], own: dict[str, str]) -> Pl
     folders = []
     for controller in CONTROLLERS:
         for kind, root, point, options in mounts:
-            folder = _below(root, point, own.get(controller, "/")) if kind == "cgroup" and controller in options else None
+            folder = (
+                _below(root, point, own.get(controller, "/")) if kind == "cgroup" and controller in options else None
+            )
             if folder is not None and folder.is_dir():
                 folders.append((controller, str(folder)))
                 break
@@ -68,7 +70,11 @@ def _v1(mounts: list[tuple[str, str, str, set[str]]], own: dict[str, str]) -> Pl
         return None
     closed = [f for _, f in folders if not os.access(f, os.W_OK | os.X_OK)]
     if closed:
-        return Places(0, reason=f"{closed[0]} is not writable", remedy=f"as root: chown {os.geteuid()} {' '.join(closed)}, or run as root")
+        return Places(
+            0,
+            reason=f"{closed[0]} is not writable",
+            remedy=f"as root: chown {os.geteuid()} {' '.join(closed)}, or run as root",
+        )
     return Places(1, tuple(folders))
 
 
@@ -82,15 +88,19 @@ def _v2(mounts: list[tuple[str, str, str, set[str]]], own: dict[str, str]) -> Pl
                 handed = set((folder / "cgroup.subtree_control").read_text().split())
                 if wanted <= handed and os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK):
                     return Places(2, (("", str(folder)),))
-                reason = f"{folder} is not writable" if wanted <= handed else f"{folder} hands no {', '.join(sorted(wanted - handed))} to children"
+                reason = (
+                    f"{folder} is not writable"
+                    if wanted <= handed
+                    else f"{folder} hands no {', '.join(sorted(wanted - handed))} to children"
+                )
             if str(folder) == point:
                 break
             folder = folder.parent
     return Places(
         0,
         reason=reason,
-        remedy="run under a delegated group (systemd-run --user --scope -p Delegate=yes ...), or as root with the memory, cpu and "
-        "pids controllers in cgroup.subtree_control of the group above",
+        remedy="run under a delegated group (systemd-run --user --scope -p Delegate=yes ...), or as root with the "
+        "memory, cpu and pids controllers in cgroup.subtree_control of the group above",
     )
 
 
@@ -111,7 +121,7 @@ def _started(pid: int) -> str:
 
 
 def base_name() -> str:
-    """The name of this process's base group: pid namespace, pid and start time, so that no other process has the same."""
+    """This process's base group, by pid namespace, pid and start time: no other process has the same."""
     return f"sandboxactor-{os.stat('/proc/self/ns/pid').st_ino}-{os.getpid()}-{_started(os.getpid())}"
 
 
@@ -126,7 +136,7 @@ def remove_tree(base: str) -> None:
 
 
 def sweep(folder: str) -> None:
-    """Removes what a host left that was killed together with its zygote: only of this pid namespace, only of the dead."""
+    """Removes what a host left that was killed with its zygote: only of this pid namespace, only of the dead."""
     here = str(os.stat("/proc/self/ns/pid").st_ino)
     for name in os.listdir(folder):
         match = NAME.fullmatch(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cgroupspy.controllers import Controller, CpuController, MemoryController
 from cgroupspy.interfaces import IntegerFile
@@ -36,9 +36,9 @@ class _Node:
 
 
 class _Guarded:
-    """cgroupspy accepts any attribute and writes nothing: here an unknown name or a value that does not read back ends."""
+    """cgroupspy takes any attribute and writes nothing: here an unknown name, or a value that reads otherwise, ends."""
 
-    def put(self: Controller, name: str, value: int) -> None:  # type: ignore[misc]
+    def put(self: Any, name: str, value: int) -> None:
         if self.get_interface(name) is None:
             raise WorkerFault(f"cgroup v1 has no control {name!r}")
         setattr(self, name, value)
@@ -46,18 +46,18 @@ class _Guarded:
             raise WorkerFault(f"{self.node.full_path}: {name} reads {getattr(self, name)} after {value} was written")
 
 
-class _Memory(_Guarded, MemoryController):
+class _Memory(_Guarded, MemoryController):  # type: ignore[misc]
     limit_in_bytes = IntegerFile("memory.limit_in_bytes")
     swappiness = IntegerFile("memory.swappiness")
     memsw_limit_in_bytes = IntegerFile("memory.memsw.limit_in_bytes")
 
 
-class _Cpu(_Guarded, CpuController):
+class _Cpu(_Guarded, CpuController):  # type: ignore[misc]
     cfs_period_us = IntegerFile("cpu.cfs_period_us")
     cfs_quota_us = IntegerFile("cpu.cfs_quota_us")
 
 
-class _Pids(_Guarded, Controller):
+class _Pids(_Guarded, Controller):  # type: ignore[misc]
     max = IntegerFile("pids.max")
 
 
@@ -75,7 +75,11 @@ def _number(text: bytes, key: str = "") -> int:
 class GroupV1:
     """One group, leased run after run: its counters are reset before each, and those that cannot be are compared."""
 
+    attach: tuple[int, ...]
     clone_into = -1
+    before: tuple[tuple[int, bytes], ...]
+    after: tuple[int, ...]
+    release: tuple[tuple[int, bytes], ...]
 
     def __init__(self, folders: tuple[tuple[str, str], ...], policy: Policy) -> None:
         self._limits = policy
@@ -123,16 +127,24 @@ class GroupV1:
         quota = self._file("cpu", "cpu.cfs_quota_us", os.O_WRONLY)
         self.before = (
             (self._file("memory", "memory.max_usage_in_bytes", os.O_WRONLY), b"0"),
-            (quota, str(policy.cpu * PERIOD_US // 1000).encode()),  # written anew it refills: no run pays for the last one
+            (
+                quota,
+                str(policy.cpu * PERIOD_US // 1000).encode(),
+            ),  # written anew it refills: no run pays for the last one
         )
         self.release = ((quota, b"-1"),)
-        names = [("memory", "memory.max_usage_in_bytes"), ("memory", "memory.oom_control"),
-                 ("pids", "pids.events"), ("cpu", "cpu.stat")]
+        names = [
+            ("memory", "memory.max_usage_in_bytes"),
+            ("memory", "memory.oom_control"),
+            ("pids", "pids.events"),
+            ("cpu", "cpu.stat"),
+        ]
         self.after = tuple(self._file(c, n) for c, n in names)
         self._last = tuple(os.pread(fd, 512, 0) for fd in self.after)
 
     def collect(self, readings: tuple[bytes, ...]) -> Meter:
         """What this run did to the counters."""
+
         def grown(index: int, key: str) -> int:
             if readings[index] == self._last[index]:
                 return 0
@@ -146,7 +158,14 @@ class GroupV1:
         # memory.failcnt would say it outright, but stays 0 on Linux 6.18: a kill at our own limit shows in the peak.
         own = peak + LAST_CHARGE >= limit
         if kills and own:
-            breaches.append((Guard.MEMORY_MAX, limit, peak, f"memory.oom_control oom_kill +{kills}, memory.max_usage_in_bytes {peak}"))
+            breaches.append(
+                (
+                    Guard.MEMORY_MAX,
+                    limit,
+                    peak,
+                    f"memory.oom_control oom_kill +{kills}, memory.max_usage_in_bytes {peak}",
+                )
+            )
         if refused:
             breaches.append((Guard.PROCESSES_MAX, self._limits.processes, None, f"pids.events max +{refused}"))
         outside = f"oom_kill +{kills} at {peak} of {limit} bytes" if kills and not own else ""

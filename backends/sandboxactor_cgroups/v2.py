@@ -1,8 +1,8 @@
 """Groups of cgroup v2: one folder each, into which the worker is cloned (CLONE_INTO_CGROUP).
 
 Moving a task afterwards waits for an RCU grace period. Cloning into a group asks for write access to `cgroup.procs` of
-the target and of the nearest common ancestor, with the credentials of the caller: a stem that has given up root has none
-on the host's groups. So the stem itself is born into a leaf of our base group, and in our base group, nowhere else, the
+the target and of the nearest common ancestor, with the credentials of the caller: a stem that gave up root has none on
+the host's groups. So the stem itself is born into a leaf of our base group, and in our base group, nowhere else, the
 file is handed to its user, which is how the kernel delegates (cgroups(7)). No worker sees the file system.
 """
 
@@ -59,6 +59,10 @@ class GroupV2:
     """One group. Its counters cannot all be reset, so it serves one worker's life where `memory.peak` cannot."""
 
     attach: tuple[int, ...] = ()
+    clone_into: int
+    before: tuple[tuple[int, bytes], ...]
+    after: tuple[int, ...]
+    release: tuple[tuple[int, bytes], ...]
 
     def __init__(self, parent: str, policy: Policy, uid: int) -> None:
         self._limits = policy
@@ -98,12 +102,12 @@ class GroupV2:
         self.clone_into = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._undo.callback(os.close, self.clone_into)
         quota = self._file("cpu.max", os.O_WRONLY)
-        self.before: tuple[tuple[int, bytes], ...] = (
+        self.before = (
             (quota, f"{policy.cpu * PERIOD_US // 1000} {PERIOD_US}".encode()),  # written anew it refills
         )
         self.release = ((quota, f"max {PERIOD_US}".encode()),)
         names = ["memory.events", "pids.events", "cpu.stat"]
-        # Through a descriptor of its own, memory.peak can be reset since Linux 6.12; before, it is the lane's, not the run's.
+        # Since Linux 6.12 a descriptor can reset memory.peak for itself; before, it is the lane's and not the run's.
         peak = self._resettable_peak()
         if peak is not None:
             self.before += ((peak, b"0"),)

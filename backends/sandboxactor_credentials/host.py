@@ -28,11 +28,14 @@ class CredentialsBackend:
             return Support(
                 False,
                 reason=f"privileges cannot be given up: {failed}",
-                remedy="give the host CAP_SETUID, CAP_SETGID and an id map that has uid 1778384896, or run it as an ordinary user",
+                remedy="give the host CAP_SETUID, CAP_SETGID and an id map with uid 1778384896, or be an ordinary user",
             )
-        return Support(True, "root drops to its own ids" if root else f"ordinary user {os.geteuid()}",
-                       covers="no_new_privs, empty capability sets, ids; leaves signals between workers to others",
-                       facts={"root": root})
+        return Support(
+            True,
+            "root drops to its own ids" if root else f"ordinary user {os.geteuid()}",
+            covers="no_new_privs, empty capability sets, ids; leaves signals between workers to others",
+            facts={"root": root},
+        )
 
     def _ops(self, root: bool) -> tuple[Prctl, Identity]:
         return Prctl(PR_SET_NO_NEW_PRIVS, 1), Identity(change=root)
@@ -44,7 +47,8 @@ class CredentialsBackend:
             backend=self.name,
             phase=Phase.CONFINE,
             label="credentials",
-            summary="no_new_privs, no capability, " + ("ids of its own, no groups" if root else "the host's ordinary user"),
+            summary="no_new_privs, no capability, "
+            + ("ids of its own, no groups" if root else "the host's ordinary user"),
             covers=freeze(identity=["signals"], no_new_privs=[]),
             ops=self._ops(root),
         )

@@ -61,7 +61,15 @@ ROWS = (
     Row(5, "6.10", _ALL, _TCP, 0, NEVER, "ioctl on devices"),
     Row(6, "6.12", _ALL, _TCP, _SCOPES, NEVER, "signals and abstract unix sockets scoped to the domain"),
     Row(7, "6.15", _ALL, _TCP, _SCOPES, NEVER, "audit of denials"),
-    Row(8, "7.0", _ALL, _TCP, _SCOPES, NEVER, "restriction of all threads at once, which a one-threaded worker needs not"),
+    Row(
+        8,
+        "7.0",
+        _ALL,
+        _TCP,
+        _SCOPES,
+        NEVER,
+        "restriction of all threads at once, which a one-threaded worker needs not",
+    ),
 )
 
 

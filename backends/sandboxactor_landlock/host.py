@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sandboxactor.spi import SYSTEM_LIBRARIES, Guard, Kind, Landlock, PathRule, Phase, Place, Step, Support, attempt, freeze
+from sandboxactor.spi import (
+    SYSTEM_LIBRARIES,
+    Guard,
+    Kind,
+    Landlock,
+    PathRule,
+    Phase,
+    Place,
+    Step,
+    Support,
+    attempt,
+    freeze,
+)
 from sandboxactor_landlock import abi
 from sandboxactor_landlock.uapi import version
 
@@ -29,8 +41,12 @@ class LandlockBackend:
         failed = attempt([Landlock(found.fs, found.net, found.scoped, (PathRule("/usr", abi.READ),))])
         if failed:
             return Support(False, reason=f"a ruleset cannot be made: {failed}", remedy=REMEDY)
-        return Support(True, f"ABI {found.version}", covers=f"{found.note}; leaves to others: {', '.join(sorted(found.leaves))}",
-                       facts={"abi": found.version})
+        return Support(
+            True,
+            f"ABI {found.version}",
+            covers=f"{found.note}; leaves to others: {', '.join(sorted(found.leaves))}",
+            facts={"abi": found.version},
+        )
 
     def steps(self, policy: Policy, support: Support) -> Iterable[Step]:
         """One step: the module's folder and the libraries to read, what the policy grants beyond, and nothing else."""
@@ -42,13 +58,13 @@ class LandlockBackend:
         writable = [p for p in ("/tmp" if policy.tmp else None, policy.workspace) if p]
         rules += [PathRule(p, (abi.READ | abi.WRITE | execute) & found.fs) for p in writable]
         own = PathRule(Place.SELF.value, abi.READ | execute)
-        # A granted tree is written with chmod, utimes and links, which seccomp then lets pass: another wall must hold them.
+        # In a granted tree chmod and utimes are at home, and seccomp lets them pass: another wall must hold them.
         leaves = found.leaves | ({"bounded-tmp"} if policy.tmp else set())
         yield Step(
             backend=self.name,
             phase=Phase.CONFINE,
             label=f"landlock ABI {found.version}",
-            summary=f"a Landlock domain (ABI {found.version}) with {len(rules) + 1} rules: reads the module's folder and the libraries"
+            summary=f"a domain with {len(rules) + 1} rules: reads the module's folder and the libraries"
             + (f", writes {', '.join(writable)}" if writable else ", writes nothing"),
             covers=freeze(files_scoped=leaves),
             closes=frozenset({"signals"}) if found.scoped & abi.SCOPE_SIGNAL else frozenset(),

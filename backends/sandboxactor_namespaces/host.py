@@ -52,8 +52,8 @@ class NamespacesBackend:
             return Support(
                 False,
                 reason=f"namespaces cannot be made: {failed}",
-                remedy="run outside of a filter that refuses clone and mount (Docker: --security-opt seccomp=unconfined "
-                "--cap-add SYS_ADMIN), or allow unprivileged user namespaces "
+                remedy="run outside of a filter that refuses clone and mount (Docker: --security-opt "
+                "seccomp=unconfined --cap-add SYS_ADMIN), or allow unprivileged user namespaces "
                 "(sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu)",
             )
         links = tuple((p, os.readlink(p)) for p in SYSTEM_LIBRARIES if os.path.islink(p))
@@ -69,7 +69,10 @@ class NamespacesBackend:
         root = bool(support.facts["root"])
         links: dict[str, str] = dict(support.facts["links"])  # type: ignore[call-overload]
         binds = [Bind(p, p, executable=True, optional=True) for p in SYSTEM_LIBRARIES if p not in links]
-        own = [Bind(Place.SELF.value, Place.SELF.value, idmap=root), Bind(Place.MODULE.value, Place.MODULE.value, idmap=root)]
+        own = [
+            Bind(Place.SELF.value, Place.SELF.value, idmap=root),
+            Bind(Place.MODULE.value, Place.MODULE.value, idmap=root),
+        ]
         read = [Bind(p, p, executable=policy.spawn, idmap=root) for p in policy.read]
         if policy.workspace:
             read.append(Bind(policy.workspace, policy.workspace, writable=True, executable=policy.spawn, idmap=root))
@@ -78,7 +81,10 @@ class NamespacesBackend:
         ops.append(Pivot())
         if policy.tmp:
             kept = (Place.SELF.value, *(b.target for b in read))
-            ops += [Birth(CLONE_NEWNS), Tmpfs("/tmp", policy.tmp, max(16, policy.tmp // TMP_BYTES_PER_INODE), keep=kept)]
+            ops += [
+                Birth(CLONE_NEWNS),
+                Tmpfs("/tmp", policy.tmp, max(16, policy.tmp // TMP_BYTES_PER_INODE), keep=kept),
+            ]
         if policy.spawn:
             ops.append(Birth(CLONE_NEWPID))  # whatever it starts ends with it
         yield Step(

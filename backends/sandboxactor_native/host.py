@@ -21,8 +21,14 @@ class NativeBackend:
         """Whether the worker starts and a stem comes up on this host."""
         failed = attempt([])
         if failed:
-            return Support(False, reason=f"no worker can be started: {failed}", remedy="install the package for this platform and libc")
-        return Support(True, "two-symbol ABI", covers="wall time by the host's clock, the answer's size by sealed memory")
+            return Support(
+                False,
+                reason=f"no worker can be started: {failed}",
+                remedy="install the package for this platform and libc",
+            )
+        return Support(
+            True, "two-symbol ABI", covers="wall time by the host's clock, the answer's size by sealed memory"
+        )
 
     def steps(self, policy: Policy, support: Support) -> Iterable[Step]:
         """Run it: nothing is set here, all of it is the host's own doing around the worker."""

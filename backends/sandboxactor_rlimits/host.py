@@ -6,7 +6,22 @@ import resource
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sandboxactor.spi import Birth, Guard, Identity, Kind, Namespaces, Op, Phase, Prctl, Rlimit, Step, Support, ThreadStack, attempt, freeze
+from sandboxactor.spi import (
+    Birth,
+    Guard,
+    Identity,
+    Kind,
+    Namespaces,
+    Op,
+    Phase,
+    Prctl,
+    Rlimit,
+    Step,
+    Support,
+    ThreadStack,
+    attempt,
+    freeze,
+)
 
 if TYPE_CHECKING:
     from sandboxactor._policy import Policy
@@ -44,10 +59,13 @@ class RlimitsBackend:
         return Support(
             True,
             "setrlimit",
-            covers="memory of a native module together with seccomp; tasks " + ("not: " + reason if failed else "in a user namespace"),
+            covers="memory of a native module together with seccomp; tasks "
+            + ("not: " + reason if failed else "in a user namespace"),
             reason=reason,
             remedy="allow unprivileged user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0 or "
-            "kernel.unprivileged_userns_clone=1), or delegate a cgroup" if failed else "",
+            "kernel.unprivileged_userns_clone=1), or delegate a cgroup"
+            if failed
+            else "",
             facts={"userns": not failed},
         )
 

@@ -152,7 +152,7 @@ def native(profile: Profile) -> bytes:
 
 @functools.cache
 def late(shared_memory: bool, signals: bool, leave_open: bool) -> bytes:
-    """A second filter that each worker installs behind its payload: no shared maps and record locks, signals to itself."""
+    """A second filter that each worker installs itself: no shared maps and record locks, signals to itself."""
     import pyseccomp
 
     b = _Builder(pyseccomp.ALLOW)

@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from sandboxactor._policy import Policy
 
 ALWAYS_CLOSED = frozenset(
-    {"chown", "xattr", "mknod", "unix-path", "ioctl-dev", "growsdown", "memfd", "sysv-ipc", "message-queues", "pipe-size"}
+    {
+        "chown",
+        "xattr",
+        "mknod",
+        "unix-path",
+        "ioctl-dev",
+        "growsdown",
+        "memfd",
+        "sysv-ipc",
+        "message-queues",
+        "pipe-size",
+    }
 )
 CLOSED_UNLESS_WRITING = frozenset({"chmod", "utime", "truncate", "record-locks"})
 
@@ -39,9 +50,16 @@ class SeccompBackend:
             return Support(False, reason=f"libseccomp cannot be used: {e}", remedy="apt-get install libseccomp2")
         failed = attempt([Prctl(38, 1), Filter(bpf, bpf, True, key_slot=filters.KEY_SLOT)])
         if failed:
-            return Support(False, reason=f"the kernel refuses a filter: {failed}", remedy="boot a kernel with CONFIG_SECCOMP_FILTER")
-        return Support(True, f"libseccomp API {api}, {len(bpf) // 8} instructions",
-                       covers="no socket of any family, no process, no metadata change, no other ABI")
+            return Support(
+                False,
+                reason=f"the kernel refuses a filter: {failed}",
+                remedy="boot a kernel with CONFIG_SECCOMP_FILTER",
+            )
+        return Support(
+            True,
+            f"libseccomp API {api}, {len(bpf) // 8} instructions",
+            covers="no socket of any family, no process, no metadata change, no other ABI",
+        )
 
     def steps(self, policy: Policy, support: Support) -> Iterable[Step]:
         """The filter a worker is born with, and as a fallback a second one that it installs itself."""
@@ -58,7 +76,8 @@ class SeccompBackend:
             phase=Phase.FILTER,
             label="seccomp",
             summary=f"an allow list of {len(bpf) // 8} instructions: no socket"
-            + ("" if policy.spawn else ", no process") + (", metadata in granted trees" if writing else ", no metadata change"),
+            + ("" if policy.spawn else ", no process")
+            + (", metadata in granted trees" if writing else ", no metadata change"),
             covers=freeze(**covers),
             closes=ALWAYS_CLOSED if writing else ALWAYS_CLOSED | CLOSED_UNLESS_WRITING,
             ops=(Filter(bpf, filters.native(attrs.evolve(profile, open=True)), True, key_slot=filters.KEY_SLOT),),

@@ -44,11 +44,26 @@ O_MAKES = 0o100 | 0o20000000  # O_CREAT, and what makes O_TMPFILE out of O_DIREC
 O_WRITES = O_MAKES | 0o3 | 0o1000  # the access mode, O_TRUNC
 
 # fcntl: descriptor and status flags. Not F_SETOWN and F_SETSIG (signals), F_SETPIPE_SZ (memory), leases.
-FCNTL = {"F_DUPFD": 0, "F_GETFD": 1, "F_SETFD": 2, "F_GETFL": 3, "F_SETFL": 4, "F_DUPFD_CLOEXEC": 1030, "F_GETPIPE_SZ": 1032}
+FCNTL = {
+    "F_DUPFD": 0,
+    "F_GETFD": 1,
+    "F_SETFD": 2,
+    "F_GETFL": 3,
+    "F_SETFL": 4,
+    "F_DUPFD_CLOEXEC": 1030,
+    "F_GETPIPE_SZ": 1032,
+}
 FCNTL_LOCKS = {"F_GETLK": 5, "F_SETLK": 6, "F_SETLKW": 7, "F_OFD_GETLK": 36, "F_OFD_SETLK": 37, "F_OFD_SETLKW": 38}
 
 # ioctl: is it a terminal, how much is there, close on exec. TIOCSTI and every other are refused.
-IOCTL = {"TCGETS": 0x5401, "TIOCGWINSZ": 0x5413, "FIONREAD": 0x541B, "FIONBIO": 0x5421, "FIOCLEX": 0x5451, "FIONCLEX": 0x5450}
+IOCTL = {
+    "TCGETS": 0x5401,
+    "TIOCGWINSZ": 0x5413,
+    "FIONREAD": 0x541B,
+    "FIONBIO": 0x5421,
+    "FIOCLEX": 0x5451,
+    "FIONCLEX": 0x5450,
+}
 
 # prctl with one option each: names, read-backs, and the parent-death signal only as the worker itself sets it.
 PRCTL = {

@@ -52,7 +52,12 @@ def test_a_backend_that_claims_what_it_does_not_hold_is_caught(monkeypatch: pyte
         check_backend(Liar())
 
 
-def _step(covers: dict[Guard, frozenset[str]], closes: Iterable[str] = (), fallback: bool = False, phase: Phase = Phase.CONFINE) -> Step:
+def _step(
+    covers: dict[Guard, frozenset[str]],
+    closes: Iterable[str] = (),
+    fallback: bool = False,
+    phase: Phase = Phase.CONFINE,
+) -> Step:
     return Step("b", phase, f"{sorted(covers)}{sorted(closes)}", "s", covers, frozenset(closes), fallback=fallback)
 
 
