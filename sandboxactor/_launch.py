@@ -73,6 +73,7 @@ class Zygote:
 
     def __init__(self) -> None:
         self.users = 0
+        self.closed = False
         self.owner = os.getpid()
         self._bases: set[str] = set()
         with _descriptors(), contextlib.ExitStack() as undo:
@@ -98,6 +99,7 @@ class Zygote:
 
     def close(self) -> None:
         """Ends it and everything below it, and waits until that is so."""
+        self.closed = True
         _hang_up(self.sock, self.owner)
         if os.getpid() == self.owner:
             # The host may ignore SIGCHLD, or reap every child itself: then this answers ECHILD once it is gone.
@@ -105,7 +107,7 @@ class Zygote:
                 os.waitpid(self.pid, 0)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finalizer may run inside acquire() and release another Sandbox's
 _zygote: Zygote | None = None
 
 
@@ -113,10 +115,12 @@ def acquire() -> Zygote:
     """This process's zygote, started for its first user. After a fork the child has none and starts its own."""
     global _zygote
     with _lock:
-        if _zygote is None:
-            _zygote = Zygote()
-        _zygote.users += 1
-        return _zygote
+        while True:
+            mine = _zygote or Zygote()
+            mine.users += 1
+            if not mine.closed:  # else a finalizer gave it back between these lines
+                _zygote = mine
+                return mine
 
 
 def release(mine: Zygote) -> None:
@@ -131,7 +135,7 @@ def release(mine: Zygote) -> None:
 
 def _after_fork_in_child() -> None:
     global _lock, _zygote
-    _lock = threading.Lock()  # another thread of the parent may have held it
+    _lock = threading.RLock()  # another thread of the parent may have held it
     if _zygote is not None:
         _zygote.sock.close()
     _zygote = None

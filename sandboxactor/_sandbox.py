@@ -4,69 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import weakref
-from collections import OrderedDict, deque
 from typing import Any
 
 from sandboxactor import _registry
 from sandboxactor._host import HostPolicy
-from sandboxactor._lane import Lane
-from sandboxactor._launch import SANDBOX_ID, Stem, StemFault, Zygote, acquire, release
 from sandboxactor._module import BadModule, Native, NativeModule, kind_of, resolve
 from sandboxactor._plan import Plan, plan
 from sandboxactor._policy import Policy
+from sandboxactor._pool import Pool
 from sandboxactor._result import Result
-from sandboxactor._verdict import bad_module, check_seal, expected_seal, facts, judge
-from sandboxactor._wire import Binding, ffi, lib, text
+from sandboxactor._verdict import bad_module, check_seal, facts, judge
+from sandboxactor._wire import ffi, lib, text
 from sandboxactor.errors import InvalidPolicy, PayloadTooLarge, Unenforceable, WorkerFault
 from sandboxactor.spi import Kind, Meter
 
 __all__ = ["Sandbox"]
-
-MAX_STEMS = 16
-SMALL_INPUT = 64 * 1024
-
-
-class _Stand:
-    """A stem and its idle lanes."""
-
-    def __init__(self, stem: Stem, agreed: Plan) -> None:
-        self.stem = stem
-        self.seal = expected_seal(agreed, stem.records)
-        self.idle: deque[Lane] = deque()  # first in, first out: the longest parked worker is ready
-        self.busy = 0
-
-    def close(self) -> None:
-        while self.idle:
-            self.idle.pop().close()
-        self.stem.close()
-
-
-class _State:
-    """What outlives a Sandbox that nobody closed; weakref.finalize ends it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.quiet = threading.Condition(self.lock)
-        self.owner = os.getpid()
-        self.zygote: Zygote | None = None
-        self.stands: OrderedDict[Native, _Stand] = OrderedDict()
-        self.running: set[Lane] = set()
-        self.closed = False
-
-    def close(self) -> None:
-        with self.lock:
-            self.closed = True
-            for lane in self.running:
-                lib.sa_cancel(lane.run)
-            self.quiet.wait_for(lambda: not self.running, timeout=10)
-            stands, self.stands = list(self.stands.values()), OrderedDict()
-            parent, self.zygote = self.zygote, None
-        for stand in stands:
-            stand.close()
-        if parent is not None and self.owner == os.getpid():
-            release(parent)
 
 
 class Sandbox:
@@ -89,7 +42,6 @@ class Sandbox:
             raise InvalidPolicy(f"workspace: {policy.workspace!r} is not a folder; make it first")
         self.policy = policy
         self._host = host if host is not None else HostPolicy()
-        self._warm = warm
         backends = _registry.selected(self._host.backends)
         self._offers = [
             (b, s, tuple(b.steps(policy, s)) if s.available else ())
@@ -98,17 +50,20 @@ class Sandbox:
         ]
         self._plans: dict[Kind, Plan] = {}
         self._resolved: dict[str, Native] = {}
-        self._env = tuple(f"{name}={value}" for name, value in policy.env.items())
         self._plan(Kind.NATIVE)
-        self._state = _State()
-        self._finalizer = weakref.finalize(self, _State.close, self._state)
+        self._warm = warm
+        self._start(Pool(policy, warm))
         _all.add(self)
+
+    def _start(self, pool: Pool) -> None:
+        self._pool = pool
+        self._finalizer = weakref.finalize(self, Pool.close, pool)
 
     def __reduce__(self) -> Any:
         raise TypeError("a Sandbox cannot be pickled: make one from the same Policy in the other process")
 
     def __enter__(self) -> Sandbox:
-        if self._state.closed:
+        if self._pool.closed:
             raise RuntimeError("this Sandbox is closed")
         return self
 
@@ -152,7 +107,7 @@ class Sandbox:
         agreed = self._plan(kind)
         if not isinstance(named, NativeModule):
             raise InvalidPolicy(f"module: no backend runs {kind} modules yet")
-        if self._state.closed:
+        if self._pool.closed:
             raise RuntimeError("this Sandbox is closed")
         for _ in range(16):  # a file that changes under us is looked up again, but not for ever
             try:
@@ -169,69 +124,10 @@ class Sandbox:
             self._resolved.pop(named.path, None)
         raise WorkerFault(f"module {named.path!r} changes too fast to be loaded")
 
-    def _stand(self, native: Native, agreed: Plan) -> _Stand:
-        state = self._state
-        stand = state.stands.get(native)
-        if stand is None:
-            if state.zygote is None:
-                state.zygote = acquire()
-            stand = state.stands[native] = _Stand(self._new_stem(state.zygote, native, agreed), agreed)
-            for _ in range(self._warm):
-                stand.idle.append(self._new_lane(stand, 0, native, agreed))
-        state.stands.move_to_end(native)
-        spare = len(state.stands) - MAX_STEMS
-        for old in [n for n, s in state.stands.items() if s.busy == 0 and n != native][: max(0, spare)]:
-            state.stands.pop(old).close()
-        return stand
-
-    def _new_stem(self, parent: Zygote, native: Native, agreed: Plan) -> Stem:
-        root = os.geteuid() == 0
-        uid, gid = (SANDBOX_ID, SANDBOX_ID) if root else (os.geteuid(), os.getegid())
-        binding = Binding(native.module, native.folder, native.module_id, native.folder_id, uid, gid, self._env)
-        factory, group = agreed.groups, -1
-        try:
-            if factory is not None:
-                parent.add_bases(factory.bases)
-                group = factory.stem_group(uid)
-            return Stem(parent, agreed.ops, binding, group)
-        except StemFault as fault:
-            raise WorkerFault(f"the plan could not be prepared: {fault}") from fault
-        except OSError as e:
-            raise WorkerFault(f"the plan could not be prepared: {e}") from e
-        finally:
-            if group >= 0:
-                os.close(group)
-
-    def _lease(self, native: Native, size: int, agreed: Plan) -> tuple[_Stand, Lane]:
-        with self._state.lock:
-            if self._state.closed:
-                raise RuntimeError("this Sandbox is closed")
-            stand = self._stand(native, agreed)
-            lane = stand.idle.popleft() if stand.idle else None
-            if lane is not None and lane.input_max < size:
-                lane.close()
-                lane = None
-            if lane is None:
-                lane = self._new_lane(stand, size, native, agreed)
-            lane.run.cancelled = 0
-            stand.busy += 1
-            self._state.running.add(lane)
-            return stand, lane
-
-    def _new_lane(self, stand: _Stand, size: int, native: Native, agreed: Plan) -> Lane:
-        room = SMALL_INPUT
-        while room < size:
-            room *= 2
-        lane = Lane(stand.stem, agreed.groups, min(room, max(self.policy.input, 1)), self.policy.output)
-        lane.expect(
-            [(native.asked, native.module_id), (native.folder, native.folder_id), (native.module, native.module_id)]
-        )
-        lane.run.timeout_ns = int(self.policy.timeout * 1e9)
-        return lane
-
     def _run_native(self, native: Native, payload: bytes, agreed: Plan) -> Result | None:
-        stand, lane = self._lease(native, len(payload), agreed)
-        run, clean = lane.run, False
+        """One run on a leased lane; None if the file changed, or if the parked worker was killed from outside."""
+        lease = self._pool.lease(native, len(payload), agreed)
+        run, lane = lease.run, lease.lane
         try:
             data = ffi.from_buffer(payload)
             run.payload, run.payload_size = data, len(payload)
@@ -239,25 +135,25 @@ class Sandbox:
             while state == lib.SA_INTERRUPTED:
                 state = lib.sa_wait(run)  # Python runs its signal handlers before this line is reached again
             if state == lib.SA_STALE:
-                clean = True
+                lease.clean = True
                 return None
             if not run.started and not run.faulted and not run.error and not lane.fresh:
-                return None  # its parked worker was killed from outside: another lane
+                return None
             lane.fresh = False
             meter = lane.group.collect(lane.readings()) if lane.group else Meter()
             if run.error:
                 raise WorkerFault(f"the host could not {text(run.failed)}: {os.strerror(run.error)}")
-            check_seal(run, stand.seal)
+            check_seal(run, lease.seal)
             found = facts(run, meter)
             if run.mapped:
                 lib.sa_release(run)
-            clean = not meter.breaches and not found.timed_out and not found.cancelled
+            lease.clean = not meter.breaches and not found.timed_out and not found.cancelled
             return judge(found, agreed, self.policy)
         except BaseException:
             self._end(run)
             raise
         finally:
-            self._give_back(native, stand, lane, clean)
+            self._pool.give_back(lease)
 
     def _end(self, run: Any) -> None:
         """The worker is dead and reaped before an exception leaves: KeyboardInterrupt above all."""
@@ -265,24 +161,6 @@ class Sandbox:
             lib.sa_cancel(run)
             while lib.sa_wait(run) == lib.SA_INTERRUPTED:
                 pass
-
-    def _give_back(self, native: Native, stand: _Stand, lane: Lane, clean: bool) -> None:
-        state = self._state
-        with state.lock:
-            state.running.discard(lane)
-            stand.busy -= 1
-            if clean and not state.closed and state.stands.get(native) is stand:
-                stand.idle.append(lane)
-                lane = None  # type: ignore[assignment]
-            broken = lane is not None and bool(lane.run.lost)
-            if broken and state.stands.get(native) is stand:
-                del state.stands[native]
-            if not state.running:
-                state.quiet.notify_all()
-        if lane is not None:
-            lane.close()
-        if broken:
-            stand.close()
 
 
 _all: weakref.WeakSet[Sandbox] = weakref.WeakSet()
@@ -292,13 +170,10 @@ def _after_fork_in_child() -> None:
     """The child's Sandboxes start anew: their stems belong to the parent, and a lock may have been held elsewhere."""
     for box in list(_all):
         box._finalizer.detach()
-        old, box._state = box._state, _State()
-        box._state.closed = old.closed
-        for stand in old.stands.values():
-            stand.close()  # in a child this closes descriptors and touches nothing of the parent's
-        for lane in old.running:
-            lane.close()
-        box._finalizer = weakref.finalize(box, _State.close, box._state)
+        old = box._pool
+        box._start(Pool(box.policy, box._warm))
+        box._pool.closed = old.closed
+        old.abandon()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -7,5 +7,5 @@ Needs        Linux 5.13 with landlock among the active security modules.
 Leaves       chmod, chown, utimes, extended attributes, mknod by other means and path unix sockets, on every version;
              truncation before ABI 3, device ioctls before ABI 5. A bounded /tmp is not its to give.
 Closes       `signals` from ABI 6 on (Linux 6.12), and abstract unix sockets.
-Can NOT      hide that a file exists (stat, O_PATH), stop UDP ever, or TCP before ABI 4, nor act on a file that was open.
+Can NOT      hide that a file exists (stat, O_PATH), stop UDP ever, or TCP before ABI 4, or act on an open file.
 """

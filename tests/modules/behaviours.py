@@ -63,6 +63,7 @@ BEHAVIOURS = (
     Behaviour(b"exit:0", ("error",), code=0),
     Behaviour(b"exit:3", ("error",), 3, code=3),
     Behaviour(b"_exit:0", ("error",), code=0),
+    Behaviour(b"_exit:121", ("error",), 121, code=121),  # The worker's own status for a set-up that failed.
     Behaviour(b"_exit:255", ("error",), 255, code=255),
     Behaviour(b"null_len", ("error",), code=0),
     Behaviour(b"huge_len", ("output",)),
@@ -76,6 +77,7 @@ BEHAVIOURS = (
     _dies(b"raise:24", signals.SIGXCPU),
     _dies(b"sigsys", signals.SIGSYS, "crashed", "denied"),  # It looks like a filter's kill to the kernel too.
     Behaviour(b"badabi", ("denied",), output=rb"badabi=\d+\n", signal=signals.SIGSYS),
+    Behaviour(b"badabi_thread", ("denied",), output=rb"badabi=\d+\n", signal=signals.SIGSYS),
     Behaviour(b"badcall", ("ok",), output=rb"badcall=-1 errno=38\n", code=0),
     Behaviour(b"hang", ("timeout",), HANGS),
     Behaviour(b"hang_masked", ("timeout",), HANGS),

@@ -8,6 +8,7 @@
  *   nothing          rc 0, output pointer and length untouched
  *   abort segv fpe   end by that signal                     raise:N        raises signal N with its default action
  *   sigsys           sends itself SIGSYS by tgkill          badabi         calls getpid by int 0x80
+ *   badabi_thread    the same in a thread of its own
  *   badcall          a system call number that is none       overflow       recurses until the stack ends
  *   hang             spins                                  hang_masked    spins, every signal blocked and ignored
  *   sleep_masked     sleeps for ever, the same              stop           SIGSTOP to itself, then answers
@@ -144,6 +145,7 @@ static void badabi(void) {
     say("badabi=%ld\n", r);
 #endif
 }
+static void *other_abi(void *p) { badabi(); return p; }
 static void background(long n) {
     pthread_t t;
     long up = 0;
@@ -174,6 +176,7 @@ static void last_acts(void) {
     if (is("sleep_masked")) { mask_all(); for (;;) sleep(1000); }
     if (is("stop")) raise(SIGSTOP);
     if (is("badabi")) badabi();
+    if (is("badabi_thread")) { pthread_t t; if (!pthread_create(&t, NULL, other_abi, NULL)) pthread_join(t, NULL); }
     if (is("badcall")) { errno = 0; long r = syscall(999999L); say("badcall=%ld errno=%d\n", r, errno); }
 }
 static void reports(void) {
