@@ -40,7 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="doctor | explain | run")
     waive = argparse.ArgumentParser(add_help=False)
-    waive.add_argument("--waive", action="append", default=[], metavar="GUARD", help="go without a guard, visibly: CPU_MAX")
+    waive.add_argument(
+        "--waive", action="append", default=[], metavar="GUARD", help="go without a guard, visibly: CPU_MAX"
+    )
     host = argparse.ArgumentParser(add_help=False, parents=[waive])
     host.add_argument("manifest", metavar="MANIFEST", help="the action.yaml")
     ceilings = host.add_argument_group("what this host grants (a manifest that asks for more is refused)")
@@ -48,10 +50,16 @@ def _parser() -> argparse.ArgumentParser:
         ceilings.add_argument(f"--{name}", metavar="MAX", help="a ceiling, in the units of a manifest")
     ceilings.add_argument("--spawn", action="store_true", help="grant processes of its own")
     ceilings.add_argument("--workspace", metavar="FOLDER", help="grant one writable tree")
-    ceilings.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="grant a variable; may be repeated")
+    ceilings.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="grant a variable; may be repeated"
+    )
     for name in LISTS:
-        ceilings.add_argument(f"--{name}", action="append", default=[], metavar="ENTRY", help=f"add to {name}; may be repeated")
-    doctor = commands.add_parser("doctor", parents=[waive], help="what this host can enforce, and the remedy where it cannot")
+        ceilings.add_argument(
+            f"--{name}", action="append", default=[], metavar="ENTRY", help=f"add to {name}; may be repeated"
+        )
+    doctor = commands.add_parser(
+        "doctor", parents=[waive], help="what this host can enforce, and the remedy where it cannot"
+    )
     doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
     commands.add_parser("explain", parents=[host], help="print who would enforce what, in order; nothing runs")
     run = commands.add_parser("run", parents=[host], help="run the module of a manifest")
@@ -129,7 +137,9 @@ def describe(result: Result) -> dict[str, Any]:
         "signal": result.signal,
         "breach": attrs.asdict(result.breach) if result.breach else None,
         "denials": [attrs.asdict(denial) for denial in result.denials],
-        "enforced": {guard.name: label for guard, label in sorted(result.enforced.items(), key=lambda item: item[0].name)},
+        "enforced": {
+            guard.name: label for guard, label in sorted(result.enforced.items(), key=lambda item: item[0].name)
+        },
         "waived": sorted(guard.name for guard in result.waived),
         "usage": attrs.asdict(result.usage),
         "truncated": result.truncated,

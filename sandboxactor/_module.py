@@ -12,7 +12,17 @@ import attrs
 from sandboxactor.errors import InvalidPolicy
 from sandboxactor.spi import Kind
 
-__all__ = ["BadModule", "Command", "Module", "Native", "NativeModule", "WasmModule", "kind_of", "resolve"]
+__all__ = [
+    "BadModule",
+    "Command",
+    "Module",
+    "Native",
+    "NativeModule",
+    "WasmModule",
+    "closed_to_others",
+    "kind_of",
+    "resolve",
+]
 
 
 def _path(value: object) -> str:
@@ -97,6 +107,16 @@ class Native:
     folder: str
     module_id: tuple[int, int]
     folder_id: tuple[int, int]
+
+
+def closed_to_others(native: Native) -> str:
+    """The first path on the way to the module that another user may not pass or read; "" if all are open."""
+    parts = native.folder.split("/")
+    for i in range(1, len(parts) + 1):
+        folder = "/".join(parts[:i]) or "/"
+        if not os.stat(folder).st_mode & stat.S_IXOTH:
+            return folder
+    return "" if os.stat(native.module).st_mode & stat.S_IROTH else native.module
 
 
 def resolve(module: NativeModule) -> Native:

@@ -75,9 +75,9 @@ def _without_spare_fallbacks(steps: Sequence[Step], wanted: frozenset[Guard]) ->
 def _explain_missing(guard: Guard, offers: Sequence[tuple[Backend, Support]], steps: Sequence[Step]) -> Missing:
     able = [(b, s) for b, s in offers if guard in b.guards]
     if not able:
-        return Missing(
-            guard, "no backend", "none of the chosen backends holds it", "name one that does in HostPolicy(backends=)"
-        )
+        tried = ", ".join(b.name for b, _ in offers) or "none"
+        remedy = "grant nothing that needs it, or name a backend that holds it in HostPolicy(backends=)"
+        return Missing(guard, "no backend", f"none of the chosen backends holds it ({tried})", remedy)
     for backend, support in able:
         if not support.available:
             return Missing(guard, backend.name, support.reason, support.remedy)

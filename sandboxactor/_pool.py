@@ -12,12 +12,13 @@ from collections import OrderedDict, deque
 
 from sandboxactor._lane import Lane
 from sandboxactor._launch import SANDBOX_ID, Stem, StemFault, Zygote, acquire, release
-from sandboxactor._module import Native
+from sandboxactor._module import Native, closed_to_others
 from sandboxactor._plan import Plan
 from sandboxactor._policy import Policy
 from sandboxactor._verdict import expected_seal
 from sandboxactor._wire import Binding, lib
-from sandboxactor.errors import WorkerFault
+from sandboxactor.errors import Missing, Unenforceable, WorkerFault
+from sandboxactor.spi import Bind, Guard
 
 __all__ = ["Lease", "Pool"]
 
@@ -140,6 +141,8 @@ class Pool:
 
     def _new_stem(self, parent: Zygote, native: Native, agreed: Plan) -> Stem:
         root = os.geteuid() == 0
+        if root and not any(isinstance(op, Bind) for op in agreed.ops):
+            self._check_reach(native)
         uid, gid = (SANDBOX_ID, SANDBOX_ID) if root else (os.geteuid(), os.getegid())
         binding = Binding(native.module, native.folder, native.module_id, native.folder_id, uid, gid, self._env)
         factory, group = agreed.groups, -1
@@ -153,6 +156,15 @@ class Pool:
         finally:
             if group >= 0:
                 os.close(group)
+
+    @staticmethod
+    def _check_reach(native: Native) -> None:
+        """Without an idmapped bind, a worker that gave up root sees the module only if everybody may."""
+        closed = closed_to_others(native)
+        if closed:
+            reason = f"{closed} is closed to the sandbox's user, and no mount namespace can show it"
+            remedy = "allow mount namespaces, or put the module where everybody may read it"
+            raise Unenforceable([Missing(Guard.IDENTITY, "namespaces", reason, remedy)])
 
     def _new_lane(self, stand: _Stand, size: int, native: Native, agreed: Plan) -> Lane:
         room = SMALL_INPUT

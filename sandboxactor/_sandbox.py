@@ -16,7 +16,7 @@ from sandboxactor._pool import Pool
 from sandboxactor._result import Result
 from sandboxactor._verdict import bad_module, check_seal, facts, judge
 from sandboxactor._wire import ffi, lib, text
-from sandboxactor.errors import InvalidPolicy, PayloadTooLarge, Unenforceable, WorkerFault
+from sandboxactor.errors import InvalidPolicy, Missing, PayloadTooLarge, Unenforceable, WorkerFault
 from sandboxactor.spi import Kind, Meter
 
 __all__ = ["Sandbox"]
@@ -36,8 +36,11 @@ class Sandbox:
             )
         if isinstance(warm, bool) or not isinstance(warm, int) or not 0 <= warm <= 64:
             raise InvalidPolicy(f"warm: {warm!r} must be a whole number from 0 to 64")
-        if state is not None or policy.state:
-            raise InvalidPolicy("state: a state folder cannot be kept yet; leave state out")
+        for name, wanted in (("state", state is not None or policy.state), ("secrets", policy.secrets)):
+            if wanted:
+                raise Unenforceable(
+                    [Missing(None, "no backend", f"none of this release serves {name}", f"grant no {name}")]
+                )
         if policy.workspace is not None and not os.path.isdir(policy.workspace):
             raise InvalidPolicy(f"workspace: {policy.workspace!r} is not a folder; make it first")
         self.policy = policy

@@ -1,0 +1,1 @@
+"""Attacks, each with a positive control that succeeds unconfined."""
