@@ -92,7 +92,7 @@ class GroupV2:
             _put(self._path, "memory.swap.max", "0")
         _put(self._path, "memory.oom.group", "1")
         _put(self._path, "cpu.max", f"{policy.cpu * PERIOD_US // 1000} {PERIOD_US}")
-        _put(self._path, "pids.max", str(policy.processes))
+        _put(self._path, "pids.max", str(policy.processes + policy.spawn))  # the init of a tree is ours
 
     def _file(self, name: str, flags: int = os.O_RDONLY) -> int:
         fd = os.open(f"{self._path}/{name}", flags | os.O_CLOEXEC)

@@ -97,12 +97,34 @@ _Noreturn void worker_main(struct stem *s, struct lane *lane)
     native_run(&s->program.records[s->program.count - 1], memory, lane, m.payload);
 }
 
+/* Where the module may start processes, the worker has a pid namespace of its own: this init is its first process, so
+ * that signals work in the worker as anywhere, and when it leaves, the kernel ends whatever the worker left behind. */
+static void become_init_and_worker(struct stem *s, struct lane *lane)
+{
+    pid_t reaped, pid = spawn(0, -1);
+    int status;
+    if (pid < 0) worker_fault(lane, 0, 0, "init");
+    if (pid == 0) {
+        if (munmap(lane->init_saw, SA_PAGE)) worker_fault(lane, 0, 0, "init");
+        return;
+    }
+    for (uint32_t i = 0; i < s->program.count; i++)
+        if (s->program.records[i].op == SA_OP_IDENTITY && op_apply(s, &s->program.records[i])) _exit(121);
+    syscall(SYS_close_range, 0, ~0U, 0);
+    while ((reaped = wait4(-1, &status, 0, NULL)) != pid)
+        if (reaped < 0 && errno != EINTR) _exit(121);
+    *lane->init_saw = status;
+    _exit(0);
+}
+
 static void lane_close(struct lane *lane)
 {
     if (lane->worker) kill(lane->worker, SIGKILL); /* reaped later; the slot is free only then */
     close(lane->control), close(lane->go), close(lane->seal), close(lane->memory), close(lane->out), close(lane->err);
     for (uint32_t i = 0; i < lane->attached; i++) close(lane->attach[i]);
     if (lane->group >= 0) close(lane->group);
+    if (lane->init_saw && lane->init_saw != MAP_FAILED) munmap(lane->init_saw, SA_PAGE);
+    lane->init_saw = NULL;
     lane->control = -1;
 }
 
@@ -111,6 +133,7 @@ static void lane_fork(struct lane *lane)
 {
     lane->workers++;
     pid_t pid = spawn(stem.birth, lane->group);
+    if (pid == 0 && lane->init_saw) become_init_and_worker(&stem, lane);
     if (pid == 0) worker_main(&stem, lane);
     if (pid > 0) {
         lane->worker = pid;
@@ -134,6 +157,10 @@ static void lane_open(const struct sa_lane_msg *m, int *fds, int count)
                           .group = -1, .attached = m->attach, .input_max = m->input_max, .output_max = m->output_max};
     for (uint32_t i = 0; i < m->attach; i++) lane->attach[i] = fds[6 + i];
     if (m->group) lane->group = fds[wanted - 1];
+    if (stem.birth & SA_CLONE_NEWPID) {
+        lane->init_saw = mmap(NULL, SA_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (lane->init_saw == MAP_FAILED) return lane_close(lane);
+    }
     lane_fork(lane);
 }
 
@@ -173,10 +200,12 @@ static int reap_one(void)
     if (keyed_call(SYS_waitid, P_ALL, 0, (long)&info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid) return 0;
     struct sa_status_msg m = {.type = SA_MSG_STATUS};
     if (info.si_code != CLD_EXITED && info.si_status == SIGSYS) m.filter = filter_killed(info.si_pid);
+    if (stem.birth & SA_CLONE_NEWPID) m.filter = SA_FILTER_UNKNOWN; /* it was the init's child */
     if (keyed_call(SYS_wait4, info.si_pid, (long)&status, 0, (long)&u) != info.si_pid) return 0;
     for (int i = 0; i < SA_MAX_LANES; i++) {
         struct lane *lane = &lanes[i];
         if (lane->worker != info.si_pid) continue;
+        if (lane->init_saw && WIFEXITED(status) && WEXITSTATUS(status) == 0) status = *lane->init_saw;
         m.worker = lane->workers, m.status = status, m.ended_ns = now_ns();
         m.user_us = (uint64_t)u.ru_utime.tv_sec * 1000000u + (uint64_t)u.ru_utime.tv_usec;
         m.system_us = (uint64_t)u.ru_stime.tv_sec * 1000000u + (uint64_t)u.ru_stime.tv_usec;

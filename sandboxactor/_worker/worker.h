@@ -30,7 +30,8 @@ struct lane {
     uint32_t attached;
     uint32_t workers;    /* forked so far */
     uint64_t input_max, output_max;
-    pid_t worker;        /* parked or running; 0 for none */
+    pid_t worker;        /* parked or running, or its init; 0 for none */
+    int *init_saw;       /* the wait status that an init reports: shared, and unmapped in the worker */
 };
 
 static inline uint64_t sa_pad(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }

@@ -231,12 +231,9 @@ def test_read_stays_read_only_beside_what_is_writable(writer: Run, workspace: Pa
 
 def test_read_control(modules: dict[str, Path], workspace: Path) -> None:
     """Unconfined every change works."""
-    for name in ("write", "truncate", "chmod", "utime", "link", "rename"):
-        (workspace / "data").write_text("x\n")
-        said = words(run_unconfined(modules["loader"], modules["writer"], lines(do="change", path=workspace / "data")).output)
-        assert said[name] == "ALLOWED"
-        for left in workspace.iterdir():
-            left.unlink()
+    (workspace / "data").write_text("x\n")
+    run = run_unconfined(modules["loader"], modules["writer"], lines(do="change", path=workspace / "data"))
+    assert words(run.output) == dict.fromkeys(words(run.output), "ALLOWED")
 
 
 def test_tmp_beyond_the_memory_limit(modules: dict[str, Path]) -> None:

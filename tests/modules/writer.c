@@ -27,8 +27,8 @@ static void shape(void) {
     TRY("link", link(in_dir("moved"), also_in_dir("sub/linked")));
     TRY("symlink", symlink("moved", in_dir("soft")));
     TRY("chmod", chmod(in_dir("moved"), 0640));
-    TRY("utime", utimensat(AT_FDCWD, in_dir("moved"), when, 0));
     TRY("truncate", truncate(in_dir("moved"), 2));
+    TRY("utime", utimensat(AT_FDCWD, in_dir("moved"), when, 0));
     TRY("fifo", mkfifo(in_dir("pipe"), 0600));
     TRY("unlink", unlink(in_dir("sub/linked")));
 }
@@ -109,6 +109,7 @@ static void change(const char *path) {
     TRY("write", got(open(path, O_WRONLY | O_CLOEXEC)));
     TRY("open_truncate", got(open(path, O_RDONLY | O_TRUNC | O_CLOEXEC)));
     TRY("create_beside", got(open(other, O_CREAT | O_WRONLY | O_CLOEXEC, 0644)));
+    unlink(other);
     TRY("truncate", truncate(path, 1));
     TRY("chmod", chmod(path, 0777));
     TRY("utime", utimensat(AT_FDCWD, path, NULL, 0));
