@@ -31,7 +31,7 @@ class Effort:
 
 
 FULL = Effort(rounds=300, layers=150, slices=5, slice_s=0.4, imports=25)
-QUICK = Effort(rounds=24, layers=12, slices=1, slice_s=0.15, imports=5)
+QUICK = Effort(rounds=24, layers=12, slices=1, slice_s=0.15, imports=3)
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:

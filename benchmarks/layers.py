@@ -13,10 +13,11 @@ from sandboxactor._registry import BUILTIN, probe
 
 __all__ = ["DEFAULT", "FULL", "NOTE", "NONE", "prices"]
 
-RUN = "native"
+# A seal without no_new_privs and with capabilities is a fault, whatever the plan says: no run goes without these.
+ALWAYS = ("credentials", "native")
 FULL = "all layers"
 DEFAULT = "fallbacks"
-NONE = "no layer"
+NONE = f"{' and '.join(ALWAYS)} alone"
 WAYS = ("warm", "behind", "first")
 NOTE = (
     "Each price is the difference of two medians with and without that layer, all guards waived: approximate, "
@@ -36,19 +37,27 @@ def _hosts(shop: Workshop) -> tuple[Hosts, dict[str, str]]:
     every = frozenset(Guard)
     wanted: Hosts = {FULL: HostPolicy(waive=every), DEFAULT: shop.host}
     for name in able:
-        if name != RUN:
+        if name not in ALWAYS:
             wanted[name] = HostPolicy(backends=[n for n in able if n != name], waive=every)
-    wanted[NONE] = HostPolicy(backends=[RUN], waive=every)
+    wanted[NONE] = HostPolicy(backends=ALWAYS, waive=every)
+    if _plan(wanted[FULL]) == _plan(wanted[DEFAULT]):
+        del wanted[DEFAULT]  # no fallback takes part on this host
     hosts: Hosts = {}
-    unfit = {name: probe(name).reason for name in BUILTIN if name not in able}
+    unfit = {name: f"not on this host: {probe(name).reason}" for name in BUILTIN if name not in able}
     for name, host in wanted.items():
         try:
             with Sandbox(Policy.strict(), host=host) as box:
                 run_once(box, shop.module)
             hosts[name] = host
-        except (Unenforceable, WorkerFault) as e:  # the others need it: an ordinary user's filter needs no_new_privs
-            unfit[name] = f"the others do not stand without it: {e}"
+        except (Unenforceable, WorkerFault) as e:
+            unfit[name] = f"the others cannot be without it: {e}"
     return hosts, unfit
+
+
+def _plan(host: HostPolicy) -> list[str]:
+    """The steps, without what is waived."""
+    with Sandbox(Policy.strict(), host=host) as box:
+        return box.explain().partition("\nguards")[0].splitlines()
 
 
 def _first(shop: Workshop, host: HostPolicy) -> Callable[[], int]:

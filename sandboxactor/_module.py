@@ -98,7 +98,7 @@ class BadModule(Exception):
     """The file is missing, or no regular file. Becomes a Result: it is the module's own failure."""
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Native:
     """A native module found on this host: the path asked for, what it resolved to, and the inodes of both."""
 

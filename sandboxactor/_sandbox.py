@@ -52,7 +52,7 @@ class Sandbox:
             for s in (_registry.probe(b.name),)
         ]
         self._plans: dict[Kind, Plan] = {}
-        self._resolved: dict[str, Native] = {}
+        self._known: dict[str, Native] = {}
         self._plan(Kind.NATIVE)
         self._warm = warm
         self._start(Pool(policy, warm))
@@ -100,32 +100,40 @@ class Sandbox:
         first. Raises TypeError, InvalidPolicy or PayloadTooLarge for a bad request, Unenforceable or WorkerFault for
         this machine.
         """
+        data = self._copied(payload)
+        if self._pool.closed:
+            raise RuntimeError("this Sandbox is closed")
+        for _ in range(16):  # a file that changes under us is looked up again, but not for ever
+            native = self._known.get(module) if type(module) is str else None
+            try:
+                native = native or self._locate(module)
+            except BadModule as e:
+                return bad_module(str(e), self._plan(Kind.NATIVE))
+            result = self._run_native(native, data, self._plan(Kind.NATIVE))
+            if result is not None:
+                return result
+            self._known.clear()
+        raise WorkerFault(f"module {module!r} changes too fast to be loaded")
+
+    def _copied(self, payload: Any) -> bytes:
         if isinstance(payload, str) or payload is None:
             raise TypeError(f"payload: bytes are wanted, not {type(payload).__name__}")
         if not isinstance(payload, bytes):
             payload = memoryview(payload).tobytes()
         if len(payload) > self.policy.input:
             raise PayloadTooLarge(f"payload: {len(payload)} bytes, the policy's input is {self.policy.input}")
+        return bytes(payload)
+
+    def _locate(self, module: object) -> Native:
+        """The file behind a native module; an absolute path is remembered, and checked again inside every run."""
         kind, named = kind_of(module)
-        agreed = self._plan(kind)
+        self._plan(kind)
         if not isinstance(named, NativeModule):
             raise InvalidPolicy(f"module: no backend runs {kind} modules yet")
-        if self._pool.closed:
-            raise RuntimeError("this Sandbox is closed")
-        for _ in range(16):  # a file that changes under us is looked up again, but not for ever
-            try:
-                native = self._resolved.get(named.path) if os.path.isabs(named.path) else None
-                if native is None:
-                    native = resolve(named)
-                    if len(self._resolved) < 1024:
-                        self._resolved[named.path] = native
-            except BadModule as e:
-                return bad_module(str(e), agreed)
-            result = self._run_native(native, payload, agreed)
-            if result is not None:
-                return result
-            self._resolved.pop(named.path, None)
-        raise WorkerFault(f"module {named.path!r} changes too fast to be loaded")
+        native = resolve(named)
+        if type(module) is str and os.path.isabs(module) and len(self._known) < 1024:
+            self._known[module] = native
+        return native
 
     def _run_native(self, native: Native, payload: bytes, agreed: Plan) -> Result | None:
         """One run on a leased lane; None if the file changed, or if the parked worker was killed from outside."""

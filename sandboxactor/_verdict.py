@@ -102,7 +102,7 @@ def facts(run: Any, meter: Meter) -> Facts:
         state=answer.state,
         code=answer.code,
         size=answer.size,
-        text=text(answer.text),
+        text=text(answer.text) if answer.state == lib.SA_BAD_MODULE else "",
         output=output,
         stdout=streams[0],
         stderr=streams[1],
