@@ -64,7 +64,7 @@ def measure(shop: Workshop, effort: Effort, *, quick: bool, only_layers: bool) -
     if not only_layers:
         found = interleave(contestants.runs(shop, quick), effort.rounds)
         made["runs"], made["failures"] = report.run_rows(found), _failures(found)
-        made["ratio"] = found[contestants.WARM].p50 / found[YARDSTICK].p50
+        made["ratio"] = next((r["ratio"] for r in made["runs"] if r["name"] == contestants.WARM), None)
     made["layers"], failures = layers.prices(shop, effort.layers)
     made["failures"] += failures
     if not only_layers:

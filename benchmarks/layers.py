@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import Any
 
-from benchmarks.contestants import Workshop, checked, run_behind, run_once
+from benchmarks.contestants import YARDSTICK, Workshop, checked, run_behind, run_once, subprocess_true, timed
 from benchmarks.measure import Contestant, Samples, error_of_median, interleave
 from sandboxactor import Guard, HostPolicy, Policy, Sandbox, Unenforceable, WorkerFault
 from sandboxactor._registry import BUILTIN, probe
@@ -82,6 +82,7 @@ def _contestants(shop: Workshop, hosts: Hosts) -> Iterator[Contestant]:
         yield Contestant(f"{name}/behind", lambda: run_behind(box, shop.module))
         yield Contestant(f"{name}/first", _first(shop, host), every=4)
 
+    yield Contestant(YARDSTICK, timed(subprocess_true))
     for name, host in hosts.items():
         yield from three(name, host)
 
@@ -93,12 +94,17 @@ def _price(found: dict[str, Samples], more: str, less: str, way: str) -> dict[st
 
 
 def prices(shop: Workshop, rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """A row a layer, and what failed. `all layers` and `no layer` are medians, the others are prices."""
+    """A row a layer, and what failed. The yardstick, FULL and NONE are medians, the others are prices."""
     hosts, unfit = _hosts(shop)
     found = interleave(_contestants(shop, hosts), rounds, seed=3)
-    rows: list[dict[str, Any]] = []
+    yard = found[YARDSTICK]
+    rows: list[dict[str, Any]] = [
+        {"layer": YARDSTICK, "price": False, "reason": yard.failure}
+        | {"warm_us": yard.p50 / 1e3, "warm_error_us": error_of_median(yard.taken) / 1e3}
+    ]
     for name in hosts:
-        row: dict[str, Any] = {"layer": name, "price": name not in (FULL, NONE), "reason": ""}
+        failure = "; ".join(s.failure for w in WAYS if not (s := found[f"{name}/{w}"]).taken)
+        row: dict[str, Any] = {"layer": name, "price": name not in (FULL, NONE), "reason": failure}
         for way in WAYS:
             if not row["price"]:
                 row[f"{way}_us"] = found[f"{name}/{way}"].p50 / 1e3

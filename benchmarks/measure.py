@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import random
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from time import perf_counter, perf_counter_ns
+from time import perf_counter
 
 import attrs
 
-__all__ = ["Contestant", "Samples", "error_of_median", "interleave", "quantile", "rates"]
-
-SETTLE_NS = 1_000_000
+__all__ = ["Contestant", "Samples", "cpus", "error_of_median", "interleave", "quantile", "rates"]
 
 
 @attrs.frozen
@@ -43,21 +42,14 @@ class Samples:
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """By nearest rank; NaN of nothing."""
-    return sorted(values)[round(q * (len(values) - 1))] if values else float("nan")
+    """By nearest rank; NaN for none."""
+    return float(sorted(values)[round(q * (len(values) - 1))]) if values else float("nan")
 
 
 def error_of_median(values: Sequence[float]) -> float:
     """The standard error of a median, from the middle half, so that a few stalls do not count."""
     spread = (quantile(values, 0.75) - quantile(values, 0.25)) / 1.349
-    return 1.253 * spread / max(1, len(values)) ** 0.5
-
-
-def settle() -> None:
-    """What the last sample left behind (a dying process, a worker that parks) ends before the next; awake throughout."""
-    until = perf_counter_ns() + SETTLE_NS
-    while perf_counter_ns() < until:
-        pass
+    return 1.253 * spread / math.sqrt(max(1, len(values)))
 
 
 def interleave(contestants: Iterable[Contestant], rounds: int, seed: int = 1) -> dict[str, Samples]:
@@ -72,7 +64,6 @@ def interleave(contestants: Iterable[Contestant], rounds: int, seed: int = 1) ->
         now = [c for c in race if number % c.every == 0]
         order.shuffle(now)
         for each in now:
-            settle()
             _take(each, found[each.name], found[each.name])
     return found
 

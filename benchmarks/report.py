@@ -40,11 +40,21 @@ def machine() -> dict[str, Any]:
 
 
 def run_rows(found: dict[str, Samples]) -> list[dict[str, Any]]:
-    """The main table: microseconds, and medians over the yardstick's."""
+    """The main table: microseconds, and medians over the yardstick's. Who never ran is among the failures alone."""
+    if not found[YARDSTICK].taken:
+        raise RuntimeError(f"{YARDSTICK}: {found[YARDSTICK].failure}")
     yard = found[YARDSTICK].p50
     return [
-        {"name": name, "n": len(s.taken), "p50_us": s.p50 / 1e3, "p95_us": s.p95 / 1e3, "ratio": s.p50 / yard}
+        {
+            "name": name,
+            "n": len(s.taken),
+            "min_us": min(s.taken) / 1e3,
+            "p50_us": s.p50 / 1e3,
+            "p95_us": s.p95 / 1e3,
+            "ratio": s.p50 / yard,
+        }
         for name, s in found.items()
+        if s.taken
     ]
 
 
@@ -59,10 +69,14 @@ def thread_rows(found: dict[tuple[str, int], float], ours: str, theirs: str) -> 
 
 def import_rows(found: dict[str, Samples]) -> list[dict[str, Any]]:
     """Milliseconds of a whole process, and over the bare one (the first)."""
-    bare = next(iter(found.values())).p50
+    first = next(iter(found.values()))
+    if not first.taken:
+        raise RuntimeError(f"no Python starts: {first.failure}")
+    bare = first.p50
     return [
         {"name": name, "n": len(s.taken), "p50_ms": s.p50 / 1e6, "over_ms": (s.p50 - bare) / 1e6}
         for name, s in found.items()
+        if s.taken
     ]
 
 
@@ -70,11 +84,11 @@ def text(report: dict[str, Any]) -> str:
     """All of it; the last line is the one that has a target."""
     m = report["machine"]
     lines = [
-        f"{m['kernel']}, {m['cpus']} CPUs, {m['cgroups']}, Landlock {m['landlock']}, user {m['user']} (uid {m['uid']}), "
-        f"Python {m['python']}, load {m['load']}"
+        f"{m['kernel']}, {m['cpus']} CPUs, {m['cgroups']}, Landlock {m['landlock']}, "
+        f"user {m['user']} (uid {m['uid']}), Python {m['python']}, load {m['load']}"
     ]
     lines += [report["note"]] if report["note"] else []
-    lines += _runs(report["runs"])
+    lines += _runs(report["runs"]) if report["runs"] else []
     lines += _layers(report["layers"]) if report["layers"] else []
     lines += _threads(report["threads"]) if report["threads"] else []
     lines += _imports(report["imports"]) if report["imports"] else []
@@ -88,17 +102,18 @@ def text(report: dict[str, Any]) -> str:
 
 
 def _head(title: str, *columns: str) -> list[str]:
-    return ["", f"{title:<{WIDTH}}" + "".join(f"{c:>14}" for c in columns)]
+    return ["", f"{title:<{WIDTH}}" + "".join(f"{c:>13}" for c in columns)]
 
 
 def _line(name: str, *cells: str) -> str:
-    return f"{name:<{WIDTH}}" + "".join(f"{c:>14}" for c in cells)
+    return f"{name:<{WIDTH}}" + "".join(f"{c:>13}" for c in cells)
 
 
 def _runs(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    yield from _head("interleaved, one of each a round, shuffled", "n", "p50 us", "p95 us", "ratio")
+    yield from _head("interleaved, one of each a round, shuffled", "n", "min us", "p50 us", "p95 us", "ratio")
     for r in rows:
-        yield _line(r["name"], str(r["n"]), f"{r['p50_us']:.0f}", f"{r['p95_us']:.0f}", f"{r['ratio']:.2f}")
+        times = [f"{r[f'{what}_us']:.0f}" for what in ("min", "p50", "p95")]
+        yield _line(r["name"], str(r["n"]), *times, f"{r['ratio']:.2f}")
 
 
 def _layers(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -108,12 +123,11 @@ def _layers(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         if r["reason"]:
             yield f"{name}: {r['reason']}"
             continue
-        cells = [
-            f"{r[f'{w}_us']:{'+' if r['price'] else ''}.0f} +-{math.ceil(r[f'{w}_error_us'])}" for w in layers.WAYS
-        ]
+        sign, ways = "+" if r["price"] else "", [w for w in layers.WAYS if f"{w}_us" in r]
+        cells = [f"{r[f'{w}_us']:{sign}.0f} +-{math.ceil(r[f'{w}_error_us'])}" for w in ways]
         yield _line(name, *cells)
     full = next((r for r in rows if r["layer"] == layers.FULL), None)
-    if full:
+    if full and not full["reason"]:
         yield _line("  a stem, its lane and group: first - warm", "", "", f"{full['first_us'] - full['warm_us']:.0f}")
     yield from layers.NOTE
 

@@ -1,4 +1,4 @@
-"""Compile a small Action in C and run it under the strictest policy: `python examples/hello_native.py [--waive CPU_MAX]`."""
+"""Compile a small Action in C and run it strictly: `python examples/hello_native.py [--waive CPU_MAX]`."""
 
 import subprocess
 import sys

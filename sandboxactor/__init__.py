@@ -12,9 +12,11 @@ Names are loaded on first use, so that importing the package costs next to nothi
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # importing `typing` for it would cost more than all the rest
 if TYPE_CHECKING:
+    from typing import Any
+
     from sandboxactor._host import HostPolicy
     from sandboxactor._manifest import Manifest
     from sandboxactor._module import Command, NativeModule, WasmModule

@@ -24,7 +24,9 @@ INTERRUPTED = 130
 
 CEILINGS = ("memory", "cpu", "processes", "timeout", "output", "input", "tmp")
 LISTS = ("network", "networks", "read", "secrets", "backends")
-NOT_INSTALLED = f"sandboxactor is not installed completely. Remedy: {sys.executable} -m pip install . (a C compiler is all it needs)"
+NOT_INSTALLED = (
+    f"sandboxactor is not installed completely. Remedy: {sys.executable} -m pip install . (it needs a C compiler)"
+)
 
 
 def _say(text: object) -> None:

@@ -31,7 +31,7 @@ USERNS_REMEDY = (
 
 @attrs.frozen
 class Finding:
-    """One primitive of this host. `covers` says what it is good for, `reason` and `remedy` what is missing and the cure."""
+    """One primitive of this host: `covers` is what it is good for, `reason` what is missing, `remedy` the cure."""
 
     name: str
     found: bool
@@ -53,7 +53,7 @@ class Finding:
 
 @attrs.frozen
 class Report:
-    """All findings, and which guards of `Policy.strict()` nothing here holds; `waived` are those the host goes without."""
+    """All findings, and the guards of `Policy.strict()` that nothing here holds; `waived` are not asked for."""
 
     findings: tuple[Finding, ...]
     missing: tuple[Missing, ...]

@@ -107,6 +107,8 @@ def plan(
     if len(runs) != 1:
         why = "no chosen backend runs this kind of module" if not runs else "several backends run this kind of module"
         faults.append(Missing(None, str(kind), why, "choose exactly one with HostPolicy(backends=)"))
+    if sum(s.groups is not None for s in chosen) > 1:
+        faults.append(Missing(None, str(kind), "several backends bring control groups", "choose one of them"))
     if faults:
         raise Unenforceable(faults)
     return Plan(kind, chosen, {g: held[g] for g in sorted(guards & held.keys())}, waived & (guards - held.keys()))

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import importlib
 from collections.abc import Iterator, Sequence
-from importlib.metadata import entry_points
 
 from sandboxactor.errors import InternalError, InvalidPolicy
 from sandboxactor.spi import Backend, Support
@@ -46,11 +45,16 @@ def load(name: str) -> Backend:
         return _lent[name]
     if name in BUILTIN:
         return _resolve(BUILTIN[name])
+    from importlib.metadata import entry_points  # slow to import, and built-ins do not need it
+
     found = [e for e in entry_points(group=GROUP) if e.name == name]
     if len(found) != 1:
         known = ", ".join(sorted({*BUILTIN, *(e.name for e in entry_points(group=GROUP))}))
         raise InvalidPolicy(f"backends: {name!r} is installed {len(found)} times; known are: {known}")
-    backend = _resolve(found[0].value)
+    try:
+        backend = _resolve(found[0].value)
+    except (ImportError, AttributeError) as e:
+        raise InvalidPolicy(f"backends: {name!r} cannot be loaded: {e}") from e
     if backend.name != name or backend.name in BUILTIN:
         raise InvalidPolicy(f"backends: the entry point {name!r} loads a backend that calls itself {backend.name!r}")
     return backend
@@ -77,11 +81,13 @@ def lent(backend: Backend) -> Iterator[None]:
     """For the conformance kit: `backend` is found under its name although no entry point brings it."""
     _lent[backend.name] = backend
     load.cache_clear()
+    probe.cache_clear()
     try:
         yield
     finally:
         del _lent[backend.name]
         load.cache_clear()
+        probe.cache_clear()
 
 
 def selected(names: Sequence[str] | None) -> tuple[Backend, ...]:

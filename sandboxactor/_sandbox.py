@@ -17,7 +17,7 @@ from sandboxactor._result import Result
 from sandboxactor._verdict import bad_module, check_seal, facts, judge
 from sandboxactor._wire import ffi, lib, text
 from sandboxactor.errors import InvalidPolicy, Missing, PayloadTooLarge, Unenforceable, WorkerFault
-from sandboxactor.spi import Kind, Meter
+from sandboxactor.spi import Guard, Kind, Meter
 
 __all__ = ["Sandbox"]
 
@@ -154,7 +154,7 @@ class Sandbox:
             meter = lane.group.collect(lane.readings()) if lane.group else Meter()
             if run.error:
                 raise WorkerFault(f"the host could not {text(run.failed)}: {os.strerror(run.error)}")
-            check_seal(run, lease.seal)
+            check_seal(run, lease.seal, any(g is Guard.MEMORY_MAX for g, *_ in meter.breaches))
             found = facts(run, meter)
             if run.mapped:
                 lib.sa_release(run)

@@ -57,7 +57,7 @@ def expected_seal(plan: Plan, records: int) -> dict[str, int]:
     }
 
 
-def check_seal(run: Any, expected: dict[str, int]) -> None:
+def check_seal(run: Any, expected: dict[str, int], short_of_memory: bool) -> None:
     """Raises WorkerFault unless the worker was sealed exactly as planned."""
     if run.faulted:
         op = OP_NAMES.get(run.fault.op, text(run.fault.what))
@@ -66,7 +66,9 @@ def check_seal(run: Any, expected: dict[str, int]) -> None:
     if run.lost:
         raise WorkerFault("the stem of this Sandbox died or did not answer")
     if not run.sealed:
-        return
+        if run.timed_out or run.cancelled or short_of_memory:
+            return
+        raise WorkerFault("the worker died before it was sealed")
     seal = run.seal
     for name, value in expected.items():
         if getattr(seal, name) != value:
@@ -166,7 +168,8 @@ def judge(f: Facts, plan: Plan, policy: Policy) -> Result:
     outcome, reason, code, number = _outcome(f, policy)
     denials: tuple[Denial, ...] = ()
     if outcome is Outcome.DENIED:
-        denials = (Denial(Guard.NO_NEW_PRIVS, "system call", "another ABI (int 0x80 or x32)", reason),)
+        guard = Guard.NO_SPAWN if Guard.NO_SPAWN in plan.enforced else Guard.NO_NEW_PRIVS
+        denials = (Denial(guard, "system call", "another ABI (int 0x80 or x32)", reason),)
     return Result(
         outcome=outcome,
         reason=reason,

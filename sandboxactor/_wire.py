@@ -94,8 +94,8 @@ def _tmpfs(op: spi.Tmpfs, binding: Binding) -> bytes:
 def _landlock(op: spi.Landlock, binding: Binding) -> bytes:
     data = _bytes("landlock", handled_fs=op.handled_fs, handled_net=op.handled_net, scoped=op.scoped)
     for rule in op.rules:
-        path = _strings(binding.path(rule.path))
-        data += _bytes("rule", access=rule.access, size=len(path)) + _padded(path)
+        path, (dev, ino) = _strings(binding.path(rule.path)), binding.expected(rule.path)
+        data += _bytes("rule", access=rule.access, dev=dev, ino=ino, size=len(path)) + _padded(path)
     return data
 
 
@@ -163,8 +163,12 @@ def program(ops: Sequence[spi.Op], binding: Binding) -> tuple[bytes, int]:
     for op in _outer_first(ops, binding):
         name, encode = _ENCODERS[type(op)]
         data = encode(op, binding) if op is last or not isinstance(op, spi.Filter) else _filter(op, last=False)
-        records.extend(_record(getattr(lib, f"SA_OP_{name}"), by, data) for by in _doers(op, ops))
-    run = _strings(binding.module, *binding.env)
+        for at, by in enumerate(_doers(op, ops)):
+            if at and isinstance(op, spi.Identity):  # the user is changed already; left are the new namespace's powers
+                data = encode(attrs.evolve(op, change=False), binding)
+            records.append(_record(getattr(lib, f"SA_OP_{name}"), by, data))
+    dev, ino = binding.module_id
+    run = _bytes("native", dev=dev, ino=ino) + _strings(binding.module, *binding.env)
     blob = b"".join(records) + _record(lib.SA_OP_NATIVE, lib.SA_BY_WORKER, run)
     if len(blob) > lib.SA_MAX_PROGRAM or len(records) >= lib.SA_MAX_RECORDS:
         raise InternalError(f"a program of {len(blob)} bytes and {len(records)} records is above the worker's bounds")

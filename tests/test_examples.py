@@ -19,12 +19,13 @@ LONGEST = 40
 @pytest.fixture(scope="module")
 def waiver() -> list[str]:
     """What an ordinary user without a delegated control group must add, visibly: nothing but CPU_MAX is ever waived."""
+    missing: set[str] = set()
     try:
         Sandbox(Policy.strict()).close()
     except Unenforceable as error:
-        assert {missing.guard.name for missing in error.missing if missing.guard} == {"CPU_MAX"}, str(error)
-        return ["--waive", "CPU_MAX"]
-    return []
+        missing = {m.guard.name for m in error.missing if m.guard}
+    assert missing <= {"CPU_MAX"}
+    return ["--waive", "CPU_MAX"] if missing else []
 
 
 def run(example: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

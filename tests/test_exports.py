@@ -19,7 +19,26 @@ CONTRACT = {
     *("SandboxError", "ManifestError", "PolicyDenied", "InvalidPolicy", "PayloadTooLarge", "InvalidPayload"),
     *("Unenforceable", "WorkerFault", "InternalError", "ModuleFailed"),
 }
-HEAVY = {"attr", "attrs", "cattr", "cattrs", "yaml", "pyseccomp", "cffi", "_cffi_backend", "cgroupspy", "wasmtime", "prctl"}
+HEAVY = {
+    "attr",
+    "attrs",
+    "cattr",
+    "cattrs",
+    "yaml",
+    "pyseccomp",
+    "cffi",
+    "_cffi_backend",
+    "cgroupspy",
+    "wasmtime",
+    "prctl",
+}
+# Lines of a child process that write down every process it starts.
+WATCH = """
+import sys
+started = []
+starts = ("os.posix_spawn", "subprocess.Popen", "os.fork", "os.exec")
+sys.addaudithook(lambda event, args: started.append(event) if event in starts else None)
+"""
 
 
 def child(code: str) -> str:
@@ -66,24 +85,15 @@ def test_policy_travels_between_processes() -> None:
 def test_import_is_light() -> None:
     """Importing the package loads none of its dependencies and starts no process."""
     code = f"""
-import sys
-started = []
-sys.addaudithook(lambda event, args: started.append(event) if event in ("os.posix_spawn", "subprocess.Popen", "os.fork", "os.exec") else None)
 import sandboxactor
 print(sorted({HEAVY!r} & sys.modules.keys()), started)
 """
-    assert child(code) == "[] []\n"
+    assert child(WATCH + code) == "[] []\n"
 
 
 def test_sandbox_starts_no_subprocess_but_its_zygote() -> None:
     """Loading every public name starts nothing; even libseccomp's loader runs only where a plan is made."""
-    code = """
-started = []
-sys.addaudithook(lambda event, args: started.append(event) if event in ("os.posix_spawn", "subprocess.Popen", "os.fork", "os.exec") else None)
-from sandboxactor import *
-print(started)
-"""
-    assert child(code) == "[]\n"
+    assert child(WATCH + "from sandboxactor import *\nprint(started)\n") == "[]\n"
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -66,7 +67,7 @@ class RlimitsBackend:
             "kernel.unprivileged_userns_clone=1), or delegate a cgroup"
             if failed
             else "",
-            facts={"userns": not failed},
+            facts={"userns": not failed, "root": os.geteuid() == 0},
         )
 
     def steps(self, policy: Policy, support: Support) -> Iterable[Step]:
@@ -88,6 +89,8 @@ class RlimitsBackend:
             Rlimit(resource.RLIMIT_STACK, min(8 * MIB, max(private // 4, 256 * KIB))),
             ThreadStack(256 * KIB),
         )
+        if policy.spawn:
+            return  # both hold one process, or one tree only where root cannot be its owner
         yield Step(
             backend=self.name,
             phase=Phase.LIMIT,
@@ -98,7 +101,8 @@ class RlimitsBackend:
             kinds=frozenset({Kind.NATIVE}),
             fallback=True,
         )
-        if support.facts["userns"]:
+        # A /tmp of the worker's own is mounted with the stem's privileges, and in a user namespace those of root are gone.
+        if support.facts["userns"] and not (support.facts["root"] and policy.tmp):
             yield Step(
                 backend=self.name,
                 phase=Phase.LIMIT,

@@ -100,7 +100,7 @@ def _processes(b: _Builder, profile: Profile) -> None:
         for name in p.KEYED:
             b.allow(name, key)
         if not profile.spawning:
-            b.allow("clone", b.equal(0, 0, p.THREAD), key)
+            b.allow("clone", b.equal(0, 0, p.THREAD | p.NEW_NAMESPACES & ~p.CLONE_NEWUSER), key)
 
 
 def _files(b: _Builder, profile: Profile) -> None:

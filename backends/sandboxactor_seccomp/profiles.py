@@ -85,6 +85,8 @@ PR_SET_VMA, PR_SET_VMA_ANON_NAME = 0x53564D41, 0
 THREAD = 0x00000100 | 0x00000800 | 0x00010000  # CLONE_VM, CLONE_SIGHAND, CLONE_THREAD
 NEW_NAMESPACES = 0x7E020080  # CLONE_NEW*: time, mount, cgroup, uts, ipc, user, pid, net
 
+CLONE_NEWUSER = 0x10000000
+
 # Calls of the stem alone, let pass only with its key in the sixth argument (see spawn.c).
 KEYED = ("clone3", "recvmsg", "wait4", "waitid")
 

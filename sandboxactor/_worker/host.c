@@ -117,7 +117,7 @@ static void read_output(struct sa_run *run)
     if (a->size > run->output_max) { /* only a module that wrote here itself can say so */
         a->state = SA_OVERSIZE;
     } else if (a->size > SMALL_OUTPUT) {
-        uint8_t *span = mmap(NULL, page_up(a->size), PROT_READ, MAP_SHARED, run->memory, at);
+        uint8_t *span = mmap(NULL, page_up(a->size), PROT_READ, MAP_SHARED | MAP_POPULATE, run->memory, at);
         if (span == MAP_FAILED) failed(run, "map output");
         else free(run->output), run->output = span, run->mapped = 1, run->output_room = 0;
     } else if (a->size) {
@@ -142,6 +142,14 @@ static int finish(struct sa_run *run)
     return run->error ? SA_FAILED : SA_DONE;
 }
 
+/* What the last run answered does not wait in the host's memory for the next one. */
+static void forget(struct sa_run *run)
+{
+    if (run->output && run->answer.size <= run->output_room) explicit_bzero(run->output, run->answer.size);
+    for (int i = 0; i < 2; i++)
+        if (run->streams[i].data) explicit_bzero(run->streams[i].data, run->streams[i].size), run->streams[i].size = 0;
+}
+
 static int moved(const struct sa_run *run)
 {
     for (int i = 0; i < 3; i++) {
@@ -153,7 +161,8 @@ static int moved(const struct sa_run *run)
 
 static int begin(struct sa_run *run)
 {
-    struct sa_run_msg m = {.type = SA_MSG_RUN, .payload = run->payload_size};
+    struct sa_run_msg m = {.type = SA_MSG_RUN, .worker = run->status.worker + 1, .payload = run->payload_size};
+    forget(run);
     run->started = run->sealed = run->faulted = run->reported = run->timed_out = run->killed = run->lost = 0;
     run->error = 0;
     if (moved(run)) return SA_STALE;
@@ -230,6 +239,7 @@ void sa_release(struct sa_run *run)
         run->output = NULL, run->mapped = 0, run->output_room = 0;
         wipe(run);
     }
+    forget(run);
     for (int i = 0; i < 2; i++)
         if (run->streams[i].room > CHUNK) free(run->streams[i].data), run->streams[i] = (struct sa_stream){0};
 }
@@ -237,6 +247,7 @@ void sa_release(struct sa_run *run)
 void sa_free(struct sa_run *run)
 {
     sa_release(run);
+    forget(run);
     free(run->output);
     run->output = NULL, run->output_room = 0;
     for (int i = 0; i < 2; i++) free(run->streams[i].data), run->streams[i] = (struct sa_stream){0};

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "uapi.h"
@@ -30,6 +31,12 @@ static void set_environment(const char *at, const char *end)
     environ = list;
 }
 
+/* One call for all the page faults of a large span, instead of one fault a page. */
+static void populate(unsigned char *at, size_t size, int advice)
+{
+    if (size > 4 * SA_PAGE) madvise(at, size, advice);
+}
+
 static void take_output(struct sa_answer *answer, struct lane *lane, unsigned char *to, const unsigned char *from, size_t size)
 {
     if (size > lane->output_max) {
@@ -38,6 +45,7 @@ static void take_output(struct sa_answer *answer, struct lane *lane, unsigned ch
     } else if (size && !from) {
         answer->state = SA_NULL_OUTPUT;
     } else {
+        populate(to, size, SA_MADV_POPULATE_WRITE);
         if (size) memcpy(to, from, size); /* an unreadable pointer ends here, by SIGSEGV */
         answer->size = size;
     }
@@ -70,12 +78,20 @@ void native_park(struct sa_answer *answer, struct lane *lane)
 
 _Noreturn void native_run(const struct record *r, struct sa_answer *answer, struct lane *lane, uint64_t payload)
 {
-    const char *path = (const char *)r->data;
+    const char *path = (const char *)r->data + sizeof(struct sa_native);
     unsigned char *input = (unsigned char *)answer + SA_PAGE, *output = NULL;
     unsigned char *span = input + sa_pad(lane->input_max, SA_PAGE);
+    struct sa_native expected;
+    struct stat st;
     size_t size = 0;
 
-    set_environment(path + strlen(path) + 1, path + r->size);
+    memcpy(&expected, r->data, sizeof expected);
+    set_environment(path + strlen(path) + 1, (const char *)r->data + r->size);
+    if (stat(path, &st) == 0 && (st.st_ino != expected.ino || st.st_dev != expected.dev)) {
+        say(answer, "the file was changed while it was loaded");
+        answer->state = SA_BAD_MODULE;
+        _exit(0);
+    }
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* constructors run in here */
     if (!module) {
         say(answer, dlerror());
@@ -90,6 +106,7 @@ _Noreturn void native_run(const struct record *r, struct sa_answer *answer, stru
         _exit(0);
     }
     answer->state = SA_RUNNING;
+    populate(input, payload, SA_MADV_POPULATE_READ);
     int code = execute(input, payload, &output, &size);
     answer->code = code;
     if (code == 0) take_output(answer, lane, span, output, size);

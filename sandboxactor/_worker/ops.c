@@ -146,8 +146,10 @@ int landlock_build(struct stem *stem, const struct record *r)
         struct stat st;
         struct sa_landlock_path path = {rule.access, fd};
         /* On anything but a folder, only the rights of a file are valid. */
-        if (fd >= 0 && !fstat(fd, &st) && !S_ISDIR(st.st_mode)) path.access &= SA_LANDLOCK_FILE;
-        int failed = fd < 0 || syscall(SYS_landlock_add_rule, stem->ruleset, 1, &path, 0);
+        int failed = fd < 0 || fstat(fd, &st);
+        if (!failed && !S_ISDIR(st.st_mode)) path.access &= SA_LANDLOCK_FILE;
+        if (!failed && rule.ino && (st.st_ino != rule.ino || st.st_dev != rule.dev)) failed = 1, errno = ESTALE; /* swapped */
+        failed = failed || syscall(SYS_landlock_add_rule, stem->ruleset, 1, &path, 0);
         int error = errno;
         if (fd >= 0) close(fd);
         if (failed) return errno = error, -1;

@@ -12,7 +12,7 @@ static const struct { uint16_t fixed; int8_t strings; } shape[SA_OP_END] = {
     [SA_OP_BIND] = {sizeof(struct sa_bind), 2},       [SA_OP_TMPFS] = {sizeof(struct sa_tmpfs), -1},
     [SA_OP_SYMLINK] = {0, 2},                         [SA_OP_PIVOT] = {0, 0},
     [SA_OP_LANDLOCK] = {sizeof(struct sa_landlock), -1}, [SA_OP_FILTER] = {sizeof(struct sa_filter), -1},
-    [SA_OP_THREAD_STACK] = {sizeof(struct sa_flags), 0}, [SA_OP_NATIVE] = {0, -1},
+    [SA_OP_THREAD_STACK] = {sizeof(struct sa_flags), 0}, [SA_OP_NATIVE] = {sizeof(struct sa_native), -1},
 };
 
 /* Exactly `count` non-empty strings fill the bytes; -1 means one or more, later ones perhaps empty. */

@@ -93,7 +93,9 @@ _Noreturn void worker_main(struct stem *s, struct lane *lane)
     if (tell(lane->seal, &seal, sizeof seal)) _exit(121);
     /* Of all descriptors only `go` is left while it waits, and that is closed before the module loads. */
     if (dup2(lane->go, 3) != 3 || syscall(SYS_close_range, 4, ~0U, 0)) _exit(121);
-    if (read(3, &m, sizeof m) != sizeof m || m.type != SA_MSG_RUN || m.payload > lane->input_max || close(3)) _exit(0);
+    if (read(3, &m, sizeof m) != sizeof m || m.type != SA_MSG_RUN || m.worker != lane->workers ||
+        m.payload > lane->input_max || close(3))
+        _exit(0);
     native_run(&s->program.records[s->program.count - 1], memory, lane, m.payload);
 }
 

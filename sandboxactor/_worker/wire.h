@@ -47,9 +47,10 @@ enum { SA_BIND_WRITABLE = 1, SA_BIND_EXEC = 2, SA_BIND_IDMAP = 4, SA_BIND_IDMAP_
 struct sa_bind { uint32_t flags, uid_from, uid_to, gid_from, gid_to, pad; uint64_t dev, ino; };
 struct sa_tmpfs { uint64_t size, inodes, executable; }; /* followed by "target\0" and each "kept\0" */
 struct sa_landlock { uint64_t handled_fs, handled_net, scoped; };
-struct sa_rule { uint64_t access; uint32_t size, pad; }; /* followed by "path\0", size bytes in all, padded to 8 */
+struct sa_rule { uint64_t access, dev, ino; uint32_t size, pad; }; /* followed by "path\0", size bytes in all, padded to 8 */
 struct sa_filter { uint64_t key_slot; uint32_t pid_slot, count; }; /* followed by count struct sock_filter */
-/* SA_OP_SYMLINK: "target\0path\0"; SA_OP_NATIVE: "module\0" then "NAME=VALUE\0" ... */
+struct sa_native { uint64_t dev, ino; }; /* followed by "module\0" and each "NAME=VALUE\0" */
+/* SA_OP_SYMLINK: "target\0path\0" */
 
 enum sa_type {
     SA_MSG_STEM = 1, /* host to zygote: a program; descriptors: the stem's socket, perhaps its group */
@@ -65,7 +66,7 @@ enum sa_type {
 };
 
 struct sa_lane_msg { uint32_t type, attach, group, pad; uint64_t input_max, output_max; };
-struct sa_run_msg { uint32_t type, pad; uint64_t payload; };
+struct sa_run_msg { uint32_t type, worker; uint64_t payload; }; /* a successor never takes its predecessor's run */
 struct sa_fault_msg { uint32_t type, worker, index, op; int32_t error; char what[44]; };
 
 /* As long as a fault: both travel in one pipe, whose reader takes one at a time. */

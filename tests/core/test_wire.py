@@ -33,7 +33,10 @@ def _doers(ops: list[spi.Op], op: int) -> list[int]:
 
 def test_the_last_record_runs_the_module() -> None:
     """Every program ends with the module's path and its environment, done by the worker."""
-    assert _records([])[-1] == (lib.SA_OP_NATIVE, lib.SA_BY_WORKER, b"/srv/m/a.so\0A=1\0")
+    op, by, data = _records([])[-1]
+    assert (op, by, data[ffi.sizeof("struct sa_native") :]) == (lib.SA_OP_NATIVE, lib.SA_BY_WORKER, b"/srv/m/a.so\0A=1\0")
+    pinned = ffi.from_buffer("struct sa_native *", data)
+    assert (pinned.dev, pinned.ino) == (7, 8)
 
 
 def test_places_are_bound_and_pinned() -> None:

@@ -1,4 +1,4 @@
-"""Running the catalogue confined, in this process or as another user. Imported by tests and by their child processes."""
+"""The catalogue run confined, in this process or as another user: for tests and for their child processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from modules.catalog import MODULES, PROBES, SIGSYS, Probe, holds
-from modules.objects import HostObjects, parse
+from modules.objects import HostObjects, parse, reports
 
 from sandboxactor import Guard, HostPolicy, Outcome, Policy, Result, Sandbox, _registry
 
@@ -35,11 +35,17 @@ def lines(**keys: object) -> bytes:
 
 
 def need(condition: object, missing: str) -> None:
-    """Skips a test that this machine cannot run, and says what is missing; SANDBOXACTOR_STRICT=1 makes that a failure."""
+    """Skips a test and names what this machine lacks for it; with SANDBOXACTOR_STRICT=1 that is a failure."""
     if not condition:
         import pytest
 
         (pytest.fail if os.environ.get("SANDBOXACTOR_STRICT") == "1" else pytest.skip)(f"missing: {missing}")
+
+
+def said(result: Result, name: str) -> int:
+    """The number that a module reports under a name."""
+    assert result.ok, result
+    return int(reports(result.output)[name][0].split()[0])
 
 
 def word(result: Result, name: str) -> str:
@@ -53,9 +59,10 @@ def word(result: Result, name: str) -> str:
 
 
 def survey(built: dict[str, str], without: list[str]) -> dict[str, str]:
-    """Every probe of the catalogue under `Policy.strict()`, by id. What the attacks aim at is made here, by this user."""
+    """Every probe of the catalogue under `Policy.strict()`, by id. What attacks aim at is made here, by this user."""
     found: dict[str, str] = {}
-    with tempfile.TemporaryDirectory(prefix="sandboxactor-objects-") as folder, Sandbox(Policy.strict(), host=host(without)) as box:
+    made = tempfile.TemporaryDirectory(prefix="sandboxactor-objects-")
+    with made as folder, Sandbox(Policy.strict(), host=host(without)) as box:
         os.chmod(folder, 0o755)
         with HostObjects(Path(folder)) as objects:
             before = objects.snapshot()
@@ -82,7 +89,7 @@ def broken(found: dict[str, str], *, mount_ns: bool, combined: bool) -> dict[str
 
 
 def main() -> None:
-    """`python -m escapes.confined FUNCTION`: arguments as JSON on standard input, the answer as JSON on standard output."""
+    """`python -m escapes.confined FUNCTION`: arguments as JSON on standard input, the answer on standard output."""
     import json
 
     known: dict[str, Callable[..., object]] = {"survey": survey}

@@ -53,9 +53,8 @@ def _backends() -> set[str]:
 def _run(python: str, staged: Path, argv: list[str], text: str) -> subprocess.CompletedProcess[str]:
     who = {"user": FRESH_ID, "group": FRESH_ID, "extra_groups": []} if os.geteuid() == 0 else {}
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": str(staged), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(
-        [python, "-S", *argv], input=text, capture_output=True, text=True, env=env, cwd="/", timeout=100, check=False, **who
-    )
+    pipes = {"input": text, "capture_output": True, "text": True}
+    return subprocess.run([python, "-S", *argv], **pipes, **who, env=env, cwd="/", timeout=100, check=False)
 
 
 def interpreter(staged: Path) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from escapes import other_user
 from escapes.confined import ROOT, broken, counted, need, survey
 from sandboxactor import _registry
 
-# Without Landlock a root of its own may be listed: it holds the libraries, the module's folder, and nothing of the host.
+# Without Landlock a root of its own may be listed: it holds the libraries and the module's folder, no more.
 OWN_ROOT = {"escape_files:list_root", "escape_files:list_etc"}
 HIDDEN = {"surface:stat_hidden"}  # Only a mount namespace hides that a name exists.
 
@@ -33,8 +33,11 @@ def surveys() -> dict[str, dict[str, str]]:
     return {}
 
 
+WHERE = ("here", "ordinary user")
+
+
 @pytest.fixture(
-    params=["here", "here without namespaces", "here without landlock", "ordinary user", "ordinary user without namespaces"]
+    params=[f"{who}{without}" for who in WHERE for without in ("", " without namespaces", " without landlock")]
 )
 def answers(
     request: pytest.FixtureRequest, modules: dict[str, Path], surveys: dict[str, dict[str, str]]
@@ -46,7 +49,8 @@ def answers(
     need(masked == "namespaces" or _registry.probe("namespaces").available, "namespaces")
     need(masked == "landlock" or _registry.probe("landlock").available, "Landlock")
     if where not in surveys:
-        arguments = {"built": {name: str(path) for name, path in modules.items()}, "without": [masked] if masked else []}
+        built = {name: str(path) for name, path in modules.items()}
+        arguments = {"built": built, "without": [masked] if masked else []}
         if user == "here":
             surveys[where] = survey(**arguments)
         else:

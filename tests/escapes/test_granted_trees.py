@@ -1,6 +1,6 @@
 """What is granted (`tmp`, `workspace`, `read`) is granted, bounded, and the only place that changes.
 
-Positive controls: the same module run by the unconfined loader, here for the attacks that test_controls.py does not have.
+Positive controls: the same module run by the unconfined loader, for what test_controls.py does not have.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def test_tmp_is_bounded_in_inodes(writer: Run) -> None:
 
 
 def test_tmp_control(modules: dict[str, Path], workspace: Path) -> None:
-    """Unconfined, the same folder takes 200,000 files and a gigabyte but for the harness's own limit of file size."""
+    """Unconfined, the same folder takes as many files as one asks for."""
     run = run_unconfined(modules["loader"], modules["writer"], lines(do="inodes", dir=workspace), timeout=60)
-    assert int(reports(run.output)["inodes"][0].split()[0]) == 200_000
+    assert int(reports(run.output)["inodes"][0].split()[0]) == 20_000
 
 
 def test_tmp_is_gone_in_the_next_run(writer: Run) -> None:
@@ -147,12 +147,13 @@ def test_workspace_of_another_owner(writer: Run, workspace: Path) -> None:
 
 
 def set_id_files(folder: Path) -> list[str]:
-    found = [p for p in folder.rglob("*") if not p.is_symlink()]
-    return [p.name for p in found if p.stat().st_mode & SET_ID or stat.S_ISCHR(p.stat().st_mode) or stat.S_ISBLK(p.stat().st_mode)]
+    """What must never be left: set-id files, and devices."""
+    modes = {p.name: p.lstat().st_mode for p in folder.rglob("*")}
+    return [n for n, m in modes.items() if m & SET_ID or stat.S_ISCHR(m) or stat.S_ISBLK(m)]
 
 
 def test_workspace_keeps_no_set_id_file(writer: Run, workspace: Path) -> None:
-    """No call that takes a mode leaves a set-user-id or set-group-id file or a device: an idmapped one would be root's."""
+    """No call that takes a mode leaves a set-id file or a device: an idmapped one would be root's."""
     said = words(writer(workspace=str(workspace))(do="suid", dir=workspace))
     assert set_id_files(workspace) == []
     assert {name for name, verdict in said.items() if verdict == "ALLOWED"} == set()
@@ -180,7 +181,7 @@ def test_writing_takes_a_set_id_bit_away(writer: Run, workspace: Path) -> None:
 
 
 def test_workspace_links_lead_nowhere(writer: Run, workspace: Path, open_folder: Path) -> None:
-    """A symbolic link out of the workspace is followed inside the sandbox: to nothing, or to what may not be changed."""
+    """A symbolic link out of the workspace is followed inside: to nothing, or to what may not be changed."""
     outside = open_folder / f"outside-{os.getpid()}"
     outside.write_text("untouched\n")
     outside.chmod(0o666)
@@ -216,8 +217,10 @@ def test_read_is_readable_and_not_writable(writer: Run, workspace: Path) -> None
 
 
 @pytest.mark.parametrize("wider", [{}, {"tmp": "4MiB"}])
-def test_read_stays_read_only_beside_what_is_writable(writer: Run, workspace: Path, open_folder: Path, wider: dict[str, str]) -> None:
-    """Calls that a writable tree needs are let pass by the filter: a granted read must hold against them all the same."""
+def test_read_stays_read_only_beside_what_is_writable(
+    writer: Run, workspace: Path, open_folder: Path, wider: dict[str, str]
+) -> None:
+    """The filter lets pass what a writable tree needs: a granted read must hold against these calls all the same."""
     (workspace / "data").write_text("for the module\n")
     (workspace / "data").chmod(0o666)
     other = open_folder / f"writable-{os.getpid()}"

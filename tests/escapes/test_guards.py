@@ -137,7 +137,7 @@ def test_missing_primitive_is_unenforceable(
 
 @pytest.mark.parametrize("guard", sorted({m[0] for m in MASKS}), ids=_ids)
 def test_only_the_host_drops_a_guard(guard: Guard) -> None:
-    """The same plan stands once the host waives the guard, and every Result would say so; RUN alone cannot be waived."""
+    """The same plan stands once the host waives the guard, and says so; RUN alone cannot be waived."""
     masked = next(m[1] for m in MASKS if m[0] is guard)
     if masked == {"native"}:
         with pytest.raises(Unenforceable):

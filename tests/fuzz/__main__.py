@@ -1,6 +1,6 @@
 """`python -m tests.fuzz [--seconds N] [TARGET...]` builds the targets with clang's sanitizers and runs each of them.
 
-What libFuzzer finds stays in tests/fuzz/.corpus, so that a later run goes on from there; a crashing input is named there
+What libFuzzer finds stays in tests/fuzz/.corpus, so that a later run goes on from there; a crashing input lies there
 too. Exit status: 0, 1 when a target failed, 77 when clang or its fuzzer runtime is missing.
 """
 
@@ -26,7 +26,16 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "zygote": ("program.c", "io.c"),
     "host": (),
 }
-FLAGS = ("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
+FLAGS = (
+    "-std=gnu11",
+    "-g",
+    "-O1",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fno-omit-frame-pointer",
+    "-fno-sanitize-recover=all",
+)
 SANITIZE = "-fsanitize=fuzzer,address,undefined"
 REMEDY = "apt-get install clang (with its recommended libclang-rt-*-dev)"
 EXIT_CANNOT_RUN = 77
@@ -58,11 +67,19 @@ def run(target: Path, seconds: int, corpus: Path) -> subprocess.CompletedProcess
     with tempfile.TemporaryDirectory() as folder:
         for i, seed in enumerate(seeds(name)):
             Path(folder, str(i)).write_bytes(seed)
-        limits = [f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=2048", "-max_len=8192", "-print_final_stats=1"]
+        limits = [
+            f"-max_total_time={seconds}",
+            "-timeout=20",
+            "-rss_limit_mb=2048",
+            "-max_len=8192",
+            "-print_final_stats=1",
+        ]
         command = [str(target), *limits, f"-artifact_prefix={corpus}/{name}-", str(found), folder]
         # allocator_may_return_null is left off: a huge allocation asked for by an input is a finding.
         options = {"UBSAN_OPTIONS": "print_stacktrace=1", "ASAN_OPTIONS": "detect_leaks=1"}
-        return subprocess.run(command, env=os.environ | options, text=True, errors="replace", capture_output=True, check=False)
+        return subprocess.run(
+            command, env=os.environ | options, text=True, errors="replace", capture_output=True, check=False
+        )
 
 
 def executed(done: subprocess.CompletedProcess[str]) -> int:
@@ -73,9 +90,13 @@ def executed(done: subprocess.CompletedProcess[str]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Builds and runs the targets, one after the other."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz what the worker and the host decode.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description="Fuzz what the worker and the host decode."
+    )
     parser.add_argument("--seconds", type=int, default=60, metavar="N", help="for each target; default: 60")
-    parser.add_argument("--corpus", type=Path, default=HERE / ".corpus", metavar="FOLDER", help="default: tests/fuzz/.corpus")
+    parser.add_argument(
+        "--corpus", type=Path, default=HERE / ".corpus", metavar="FOLDER", help="default: tests/fuzz/.corpus"
+    )
     parser.add_argument("target", nargs="*", choices=[*TARGETS, []], metavar="TARGET", help=", ".join(TARGETS))
     options = parser.parse_args(arguments)
     if why := missing():

@@ -20,7 +20,10 @@ def programs() -> tuple[bytes, ...]:
     binding = Binding("/a/b.so", "/a", ids, ids, 1000, 1000, ("NAME=value", "EMPTY="))
     for policy in (Policy.strict(), Policy.strict(tmp="8MiB", spawn=True, read=["/usr/share"])):
         box = Sandbox(policy, host=HostPolicy(waive=[*Guard]))
-        ops = [op if not isinstance(op, Filter) else Filter(op.bpf[:16], op.open[:16], op.inherited) for op in box._plan(Kind.NATIVE).ops]
+        ops = [
+            op if not isinstance(op, Filter) else Filter(op.bpf[:16], op.open[:16], op.inherited)
+            for op in box._plan(Kind.NATIVE).ops
+        ]
         made.append(program(ops, binding)[0])
         box.close()
     return tuple(made)
@@ -33,7 +36,12 @@ def seeds(target: str) -> list[bytes]:
     if target == "stem":
         lane = bytes([LANE, 0, 6, 0, 0, 0]) + struct.pack("<QQ", 65536, 1 << 20)
         kill = bytes([TO_LANE, 0, 0, 0])
-        return [lane, lane + kill + bytes([ENDS, 0, 0, 0]), lane * 3 + bytes([HANG_UP, 1, ENDS, 0, 1, 0]) + lane, bytes([ANY, 0, 1, 0, 8]) + bytes(8)]
+        return [
+            lane,
+            lane + kill + bytes([ENDS, 0, 0, 0]),
+            lane * 3 + bytes([HANG_UP, 1, ENDS, 0, 1, 0]) + lane,
+            bytes([ANY, 0, 1, 0, 8]) + bytes(8),
+        ]
     if target == "zygote":
         stems = [bytes([0, 0]) + struct.pack("<H", len(blob)) + blob for blob in programs()]
         base = b"/sys/fs/cgroup/sandboxactor-1-2-3\0"
@@ -42,4 +50,6 @@ def seeds(target: str) -> list[bytes]:
     small, large = bytes([0, 100, 10, 50]), bytes([12, 80, 10, 50])
     status = bytes([6])
     sealed = bytes([3]) + struct.pack("<I", 1) + bytes(52)
-    return [limits + run + sealed + b"\x00" + status for run in (small, large)] + [limits + small + bytes([8, 31, 255, 5])]
+    return [limits + run + sealed + b"\x00" + status for run in (small, large)] + [
+        limits + small + bytes([8, 31, 255, 5])
+    ]

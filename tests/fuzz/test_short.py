@@ -1,4 +1,4 @@
-"""A short run of every fuzz target: enough to show that they build, start from real messages and find nothing at once."""
+"""A short run of every fuzz target: they build, start from real messages and find nothing at once."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ die. Its docstring states the promise, its assertions attack it. All our process
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import glob
 import os
@@ -173,6 +174,7 @@ def forked(work: Callable[[], object]) -> int:
     if pid:
         return pid
     try:
+        faulthandler.dump_traceback_later(12, exit=True)
         work()
         os._exit(0)
     except BaseException:
@@ -200,4 +202,7 @@ def cold() -> None:
     """Nothing has been probed yet: the next Sandbox is the first of its process."""
     from sandboxactor import _registry
 
-    _registry.probe.cache_clear()
+    for name in ("probe", "_probe"):
+        cached = getattr(_registry, name, None)
+        if hasattr(cached, "cache_clear"):
+            cached.cache_clear()

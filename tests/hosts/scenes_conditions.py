@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import resource
 import signal
@@ -51,6 +52,7 @@ def _no_sigterm() -> None:
 
 
 def _close_streams(which: tuple[int, ...] = (0, 1, 2)) -> None:
+    sys.stderr = os.fdopen(fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 100), "w")
     for fd in which:
         os.close(fd)
 
@@ -76,13 +78,13 @@ def _works(*conditions: Callable[[], None], seconds: float = 20) -> None:
 
 def all_at_once() -> None:
     """50 busy threads, 1 GiB of heap, 1,500 descriptors, SIGCHLD ignored, SIGTERM blocked, 0 to 2 closed: all of it."""
-    sys.setswitchinterval(0.0005)
+    sys.setswitchinterval(5e-5)
     _works(_heap, _descriptors, _no_sigchld, _no_sigterm, _busy_threads, _close_streams, seconds=45)
 
 
 def busy_threads() -> None:
     """50 threads that never rest."""
-    sys.setswitchinterval(0.0005)
+    sys.setswitchinterval(5e-5)
     _works(_busy_threads, seconds=45)
 
 
@@ -175,7 +177,7 @@ def sockets_with_a_default_timeout() -> None:
     gone()
 
 
-def a_umask_of_077_and_a_root_of_its_own() -> None:
+def umask_and_environment() -> None:
     """A umask of 0777 and an empty environment."""
     os.umask(0o777)
     os.environ.clear()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import signal
 import subprocess
 import sys
+import time
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,7 +49,9 @@ def play(modules: Path, tmp: Path, scene: str, timeout: float = 60) -> str:
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        process.send_signal(6)  # faulthandler says where every thread stands
+        process.send_signal(signal.SIGABRT)  # faulthandler says where every thread stands
+        time.sleep(1)
+        os.killpg(process.pid, signal.SIGKILL)  # the forks of the scene; it leads a session of its own
         out, err = process.communicate(timeout=10)
         pytest.fail(f"{scene} does not end within {timeout} s\n{err[-4000:]}")
     if out.startswith("skip: "):

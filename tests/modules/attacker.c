@@ -2,13 +2,14 @@
  *
  * Payload key `do`:
  *   forge   state=N code=N size=N [text=1] end=exit|segv|return|N   writes the answer page itself, then ends so
- *   mark    span=N      fills N bytes of the shared memory;   look span=N: counts what is there that is not ours
+ *   mark    span=N      fills N bytes of the shared memory;   look span=N: counts what is there but the payload (whole=1: all)
  *   scan    canary=HEX  bytes, each xor 0x5a: how often they stand anywhere in readable memory
  *   keyscan ms=N        tries every word of its own memory as the stem's key;   guess count=N: random and special ones
  *   strike  how=kill|tgkill|all|group|pid sig=N [pid=N]   real signals at everybody but itself
  *   flags               spoils the status flags of descriptors 0 to 2 and says them;   getflags: says them
  *   timers  ms=N        takes as many timers as it gets, then sleeps
  *   daemon  path=FILE   leaves a grandchild in a session of its own that writes a byte to FILE every 20 ms, for 3 s at most
+ *   smear   ms=N        writes the wait status of a SIGSEGV into every empty page that it can write, again and again
  *   again               opens its own module for writing, and says whether memory can be made executable from a file
  */
 #include "probe.h"
@@ -38,7 +39,7 @@ static void forge(void) {
 static void mark(void) { memset(input + input_size, 0xa5, (size_t)number("span") - input_size); say("mark=INFO done\n"); }
 static void look(void) {
     size_t dirty = 0;
-    for (size_t i = input_size; i < (size_t)number("span"); i++) dirty += input[i] != 0;
+    for (size_t i = key("whole") ? 0 : input_size; i < (size_t)number("span"); i++) dirty += input[i] != 0;
     say("dirty=INFO %zu\n", dirty);
 }
 
@@ -161,6 +162,26 @@ static void leave_daemon(void) {
     pass(100);
     verdict("daemon", child, errno);
 }
+/* A page that stem and init share would be empty but for a status. A pipe writes without the risk of a fault. */
+static const unsigned char *empty[4096];
+static int empties;
+static int note_empty(const unsigned char *page) {
+    static const unsigned char zero[PAGE];
+    if (empties < 4096 && !memcmp(page, zero, PAGE)) empty[empties++] = page;
+    return 0;
+}
+static void smear(void) {
+    static const int status = SIGSEGV;
+    long until = now_ms() + number("ms"), wrote = 0;
+    walk(note_empty);
+    for (int first = 1; now_ms() < until; first = 0)
+        for (int i = 0; i < empties; i++) {
+            if (write(test_pipe[1], &status, sizeof status) != sizeof status) return;
+            if (read(test_pipe[0], (void *)(uintptr_t)empty[i], sizeof status) == sizeof status) wrote += first;
+            else if (read(test_pipe[0], (int[1]){0}, sizeof status) >= 0) empty[i--] = empty[--empties]; /* read only */
+        }
+    say("empty=INFO %d\nwrote=INFO %ld\n", empties, wrote);
+}
 static void again(void) {
     Dl_info where;
     int fd = dladdr((void *)(uintptr_t)again, &where) ? open(where.dli_fname, O_RDWR | O_CLOEXEC) : -1;
@@ -181,6 +202,7 @@ EXECUTE {
     if (is("do", "strike")) strike();
     if (is("do", "timers")) timers();
     if (is("do", "daemon")) leave_daemon();
+    if (is("do", "smear")) smear();
     if (is("do", "again")) again();
     if (is("do", "flags")) for (int fd = 0; fd < 3; fd++) fcntl(fd, F_SETFL, O_NONBLOCK | O_DIRECT | O_ASYNC | O_APPEND);
     if (is("do", "flags") || is("do", "getflags")) say_flags();

@@ -65,7 +65,7 @@ BEHAVIOURS = (
     Behaviour(b"_exit:0", ("error",), code=0),
     Behaviour(b"_exit:121", ("error",), 121, code=121),  # The worker's own status for a set-up that failed.
     Behaviour(b"_exit:255", ("error",), 255, code=255),
-    Behaviour(b"null_len", ("error",), code=0),
+    Behaviour(b"null_len", ("error",)),
     Behaviour(b"huge_len", ("output",)),
     _dies(b"bad_ptr", signals.SIGSEGV),
     _dies(b"abort", signals.SIGABRT),

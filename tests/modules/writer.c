@@ -84,7 +84,7 @@ static void fill(void) {
 static void inodes(void) {
     char name[32];
     long made = 0;
-    for (; made < 200000; made++) {
+    for (; made < 20000; made++) {
         snprintf(name, sizeof name, "f%ld", made);
         if (got(open(in_dir(name), O_CREAT | O_WRONLY | O_CLOEXEC, 0644)) < 0) break;
     }
