@@ -203,7 +203,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
     try:
-        return {"doctor": _doctor, "explain": _explain, "run": _run}[options.command](options)
+        status = {"doctor": _doctor, "explain": _explain, "run": _run}[options.command](options)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # whoever read the answer has gone: Python must not flush into it once more as it ends

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -160,7 +161,8 @@ def test_no_machine_is_named() -> None:
 def test_worker_compiles_without_a_warning(compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """-Wall -Wextra -Werror, with both compilers."""
     if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is missing: apt-get install {compiler}")
+        lack = pytest.fail if os.environ.get("SANDBOXACTOR_STRICT") == "1" else pytest.skip
+        lack(f"{compiler} is missing: apt-get install {compiler}")
     monkeypatch.setenv("CC", compiler)
     monkeypatch.delenv("CFLAGS", raising=False)
     script = TOP / "sandboxactor" / "_worker" / "build.py"

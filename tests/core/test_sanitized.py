@@ -59,8 +59,6 @@ def package(folder: Path, flags: str) -> dict[str, str]:
     done = subprocess.run(
         [sys.executable, str(script), str(copy / "_bin")], env=environment, capture_output=True, text=True, check=False
     )
-    if "cannot find" in done.stderr:
-        pytest.fail(f"gcc has no sanitizer runtime (apt-get install libgcc-12-dev or newer): {done.stderr}")
     assert done.returncode == 0, done.stderr
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy.parent), str(TOP / "backends")])}
 

@@ -5,6 +5,7 @@ Each attack's control is here: the scanner finds what it is given, the striker s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,12 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from modules.objects import parse, reports, run_unconfined
 
-from escapes.confined import host, lines, said
+from escapes.confined import ROOT, host, lines, said
 from sandboxactor import Outcome, Policy, Result, Sandbox
 
 OUTPUT = 1 << 20
@@ -152,6 +154,68 @@ def test_signals_control(modules: dict[str, Path]) -> None:
         run = run_unconfined(modules["loader"], modules["attacker"], payload)
         assert reports(run.output)["struck"] == ["1"]
         assert sleeper.wait(timeout=5) == -signal.SIGKILL
+
+
+def _below(parent: int) -> Iterator[int]:
+    try:
+        text = "".join(p.read_text() for p in Path(f"/proc/{parent}/task").glob("*/children"))
+    except OSError:
+        return
+    for child in map(int, text.split()):
+        yield child
+        yield from _below(child)
+
+
+def _shared_maps(module: Path) -> list[list[str]]:
+    """The shared mappings of each process below this one that has the module loaded."""
+    found = []
+    for pid in _below(os.getpid()):
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{pid}/maps").read_text()
+            if module.name in text:
+                found.append([line for line in text.splitlines() if line.split()[1].endswith("s")])
+    return found
+
+
+@pytest.mark.skipif(not ROOT, reason="missing: root, to read the maps of a process that is not dumpable")
+@pytest.mark.parametrize("spawn", [False, True])
+def test_workers_share_memory_with_the_host_alone(spawn: bool, modules: dict[str, Path]) -> None:
+    """Of three workers at once each has one shared mapping, its own payload and answer, and none of its siblings'."""
+    with Sandbox(Policy.strict(timeout=10, spawn=spawn), host=host()) as box:
+        together(box, modules, *[lines(do="timers", ms=600 + n) for n in range(2)])  # both lanes have been used before
+        runs = [
+            threading.Thread(target=box.run, args=(modules["attacker"], lines(do="timers", ms=800))) for _ in range(3)
+        ]
+        for run in runs:
+            run.start()
+            time.sleep(0.05)
+        time.sleep(0.1)
+        maps = _shared_maps(modules["attacker"])
+        for run in runs:
+            run.join()
+    assert len(maps) == 3
+    assert [len(shared) for shared in maps] == [1, 1, 1], maps
+    assert len({shared[0].split()[4] for shared in maps}) == 3
+
+
+def together(box: Sandbox, modules: dict[str, Path], *payloads: bytes) -> list[Result]:
+    """The attacker's runs on these payloads, at once, in order."""
+    with ThreadPoolExecutor(len(payloads)) as pool:
+        started = []
+        for payload in payloads:
+            started.append(pool.submit(box.run, modules["attacker"], payload))
+            time.sleep(0.03)
+        return [future.result() for future in started]
+
+
+@pytest.mark.parametrize("spawn", [False, True])
+def test_verdict_of_a_sibling_is_not_forged(spawn: bool, modules: dict[str, Path]) -> None:
+    """A run that overwrites all that it can reach beside its own memory does not change how its sibling ended."""
+    with Sandbox(Policy.strict(timeout=10, cpu="2000m", spawn=spawn, output=OUTPUT), host=host()) as box:
+        for _ in range(6):
+            victim, smear = together(box, modules, lines(do="timers", ms=250), lines(do="smear", ms=500, span=SPAN))
+            assert victim.ok, victim
+            assert said(smear, "wrote") > 0
 
 
 @pytest.mark.parametrize("without", ["", "cgroups"])

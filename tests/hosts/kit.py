@@ -7,7 +7,6 @@ die. Its docstring states the promise, its assertions attack it. All our process
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import gc
 import glob
 import os
@@ -174,7 +173,6 @@ def forked(work: Callable[[], object]) -> int:
     if pid:
         return pid
     try:
-        faulthandler.dump_traceback_later(12, exit=True)
         work()
         os._exit(0)
     except BaseException:
@@ -193,7 +191,7 @@ def ended(pid: int, seconds: float = 15) -> int:
         if done:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.005)
-    os.kill(pid, 9)
+    os.kill(pid, 6)  # faulthandler says where it stands
     os.waitpid(pid, 0)
     raise AssertionError(f"the child {pid} hangs")
 

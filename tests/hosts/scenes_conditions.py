@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import hashlib
 import os
 import resource
 import signal
@@ -26,8 +27,13 @@ def _busy_threads() -> None:
         while True:
             sum(range(1000))
 
-    for _ in range(50):
-        threading.Thread(target=spin, daemon=True).start()
+    def crunch() -> None:
+        while True:
+            hashlib.sha256(block)
+
+    block = bytes(1 << 20)
+    for i in range(50):
+        threading.Thread(target=crunch if i % 10 else spin, daemon=True).start()
 
 
 def _heap() -> None:
@@ -78,13 +84,13 @@ def _works(*conditions: Callable[[], None], seconds: float = 20) -> None:
 
 def all_at_once() -> None:
     """50 busy threads, 1 GiB of heap, 1,500 descriptors, SIGCHLD ignored, SIGTERM blocked, 0 to 2 closed: all of it."""
-    sys.setswitchinterval(5e-5)
+    sys.setswitchinterval(0.001)
     _works(_heap, _descriptors, _no_sigchld, _no_sigterm, _busy_threads, _close_streams, seconds=45)
 
 
 def busy_threads() -> None:
     """50 threads that never rest."""
-    sys.setswitchinterval(5e-5)
+    sys.setswitchinterval(0.001)
     _works(_busy_threads, seconds=45)
 
 

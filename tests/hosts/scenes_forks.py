@@ -138,6 +138,7 @@ def fork_while_sandboxes_are_made() -> None:
         with box() as b:
             _echoes(b)
 
+    child()  # what is imported at the first is imported: an import lock of a forked thread is Python's own
     errors: list[BaseException] = []
     thread = spawn(churn, errors)
     pids = []

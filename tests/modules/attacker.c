@@ -9,7 +9,7 @@
  *   flags               spoils the status flags of descriptors 0 to 2 and says them;   getflags: says them
  *   timers  ms=N        takes as many timers as it gets, then sleeps
  *   daemon  path=FILE   leaves a grandchild in a session of its own that writes a byte to FILE every 20 ms, for 3 s at most
- *   smear   ms=N        writes the wait status of a SIGSEGV into every empty page that it can write, again and again
+ *   smear   ms=N        span=N  writes a SIGSEGV's wait status into every empty page beside the shared memory, again and again
  *   again               opens its own module for writing, and says whether memory can be made executable from a file
  */
 #include "probe.h"
@@ -165,16 +165,18 @@ static void leave_daemon(void) {
 /* A page that stem and init share would be empty but for a status. A pipe writes without the risk of a fault. */
 static const unsigned char *empty[4096];
 static int empties;
-static int note_empty(const unsigned char *page) {
+static void find_empty(const unsigned char *from, const unsigned char *to) {
     static const unsigned char zero[PAGE];
-    if (empties < 4096 && !memcmp(page, zero, PAGE)) empty[empties++] = page;
-    return 0;
+    for (; from < to; from += PAGE) if (empties < 4096 && readable(from) && !memcmp(from, zero, PAGE)) empty[empties++] = from;
 }
 static void smear(void) {
     static const int status = SIGSEGV;
+    const unsigned char *end = input + number("span");
     long until = now_ms() + number("ms"), wrote = 0;
-    walk(note_empty);
-    for (int first = 1; now_ms() < until; first = 0)
+    if (pipe2(test_pipe, O_CLOEXEC)) return;
+    find_empty(input - PAGE - MIB, input - PAGE);
+    find_empty(end, end + 16 * MIB);
+    for (int first = 1; first || now_ms() < until; first = 0)
         for (int i = 0; i < empties; i++) {
             if (write(test_pipe[1], &status, sizeof status) != sizeof status) return;
             if (read(test_pipe[0], (void *)(uintptr_t)empty[i], sizeof status) == sizeof status) wrote += first;

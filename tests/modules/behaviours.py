@@ -77,7 +77,8 @@ BEHAVIOURS = (
     _dies(b"raise:24", signals.SIGXCPU),
     _dies(b"sigsys", signals.SIGSYS, "crashed", "denied"),  # It looks like a filter's kill to the kernel too.
     Behaviour(b"badabi", ("denied",), output=rb"badabi=\d+\n", signal=signals.SIGSYS),
-    Behaviour(b"badabi_thread", ("denied",), output=rb"badabi=\d+\n", signal=signals.SIGSYS),
+    # The kernel marks the thread that was killed, and only the first one is left to be looked at.
+    Behaviour(b"badabi_thread", ("denied", "crashed"), output=rb"badabi=\d+\n", signal=signals.SIGSYS),
     Behaviour(b"badcall", ("ok",), output=rb"badcall=-1 errno=38\n", code=0),
     Behaviour(b"hang", ("timeout",), HANGS),
     Behaviour(b"hang_masked", ("timeout",), HANGS),
