@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 
 from sandboxactor._lane import Lane
 from sandboxactor._launch import SANDBOX_ID, Stem, StemFault, Zygote, acquire, release
@@ -16,7 +17,7 @@ from sandboxactor._module import Native, closed_to_others
 from sandboxactor._plan import Plan
 from sandboxactor._policy import Policy
 from sandboxactor._verdict import expected_seal
-from sandboxactor._wire import Binding, lib
+from sandboxactor._wire import Binding, Tree, lib
 from sandboxactor.errors import Missing, Unenforceable, WorkerFault
 from sandboxactor.spi import Bind, Guard
 
@@ -55,8 +56,9 @@ class Lease:
 class Pool:
     """What outlives a Sandbox that nobody closed: its finalizer closes this."""
 
-    def __init__(self, policy: Policy, warm: int) -> None:
+    def __init__(self, policy: Policy, trees: Mapping[str, Tree], warm: int) -> None:
         self._policy = policy
+        self._trees = trees
         self._warm = warm
         self._env = tuple(f"{name}={value}" for name, value in policy.env.items())
         self._lock = threading.Lock()
@@ -144,7 +146,9 @@ class Pool:
         if root and not any(isinstance(op, Bind) for op in agreed.ops):
             self._check_reach(native)
         uid, gid = (SANDBOX_ID, SANDBOX_ID) if root else (os.geteuid(), os.getegid())
-        binding = Binding(native.module, native.folder, native.module_id, native.folder_id, uid, gid, self._env)
+        binding = Binding(
+            native.module, native.folder, native.module_id, native.folder_id, uid, gid, self._env, self._trees
+        )
         factory, group = agreed.groups, -1
         try:
             if factory is not None:

@@ -15,11 +15,27 @@ from sandboxactor._policy import Policy
 from sandboxactor._pool import Pool
 from sandboxactor._result import Result
 from sandboxactor._verdict import bad_module, check_seal, facts, judge
-from sandboxactor._wire import ffi, lib, text
+from sandboxactor._wire import Tree, ffi, lib, text
 from sandboxactor.errors import InvalidPolicy, Missing, PayloadTooLarge, Unenforceable, WorkerFault
 from sandboxactor.spi import Guard, Kind, Meter
 
 __all__ = ["Sandbox"]
+
+
+def _granted(policy: Policy) -> dict[str, Tree]:
+    """The granted trees as they are now; whoever swaps one afterwards changes what is refused, not what is granted."""
+    trees = {}
+    for name, path in [
+        *(("read", p) for p in policy.read),
+        *([("workspace", policy.workspace)] if policy.workspace else []),
+    ]:
+        try:
+            trees[path] = Tree.look(path)
+        except OSError as e:
+            raise InvalidPolicy(f"{name}: {path!r} is not there ({e.strerror}); make it first, or leave it out") from e
+        if name == "workspace" and not os.path.isdir(trees[path].real):
+            raise InvalidPolicy(f"workspace: {path!r} is not a folder; name one")
+    return trees
 
 
 class Sandbox:
@@ -41,9 +57,8 @@ class Sandbox:
                 raise Unenforceable(
                     [Missing(None, "no backend", f"none of this release serves {name}", f"grant no {name}")]
                 )
-        if policy.workspace is not None and not os.path.isdir(policy.workspace):
-            raise InvalidPolicy(f"workspace: {policy.workspace!r} is not a folder; make it first")
         self.policy = policy
+        self._trees = _granted(policy)
         self._host = host if host is not None else HostPolicy()
         backends = _registry.selected(self._host.backends)
         self._offers = [
@@ -55,7 +70,7 @@ class Sandbox:
         self._known: dict[str, Native] = {}
         self._plan(Kind.NATIVE)
         self._warm = warm
-        self._start(Pool(policy, warm))
+        self._start(Pool(policy, self._trees, warm))
         _all.add(self)
 
     def _start(self, pool: Pool) -> None:
@@ -158,7 +173,8 @@ class Sandbox:
             found = facts(run, meter)
             if run.mapped:
                 lib.sa_release(run)
-            lease.clean = not meter.breaches and not found.timed_out and not found.cancelled
+            # The stem forks no successor for a worker that exited with 121, whoever made it do so.
+            lease.clean = not (meter.breaches or found.timed_out or found.cancelled or found.wait == 121 << 8)
             return judge(found, agreed, self.policy)
         except BaseException:
             self._end(run)
@@ -182,7 +198,7 @@ def _after_fork_in_child() -> None:
     for box in list(_all):
         box._finalizer.detach()
         old = box._pool
-        box._start(Pool(box.policy, box._warm))
+        box._start(Pool(box.policy, box._trees, box._warm))
         box._pool.closed = old.closed
         old.abandon()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from sandboxactor import spi
 from sandboxactor._bin._ffi import ffi
 from sandboxactor.errors import InternalError
 
-__all__ = ["Binding", "ffi", "lib", "program", "text"]
+__all__ = ["Binding", "Tree", "ffi", "lib", "program", "text"]
 
 BIN = Path(__file__).parent / "_bin"
 WORKER = str(BIN / "sandboxactor-worker")
@@ -35,6 +35,21 @@ def text(field: Any) -> str:
 
 
 @attrs.frozen
+class Tree:
+    """A granted path as it was when the Sandbox was made: where it really is, and its (st_dev, st_ino)."""
+
+    real: str
+    id: tuple[int, int]
+
+    @classmethod
+    def look(cls, path: str) -> Tree:
+        """Raises OSError where there is nothing."""
+        real = os.path.realpath(path, strict=True)
+        found = os.stat(real)
+        return cls(real, (found.st_dev, found.st_ino))
+
+
+@attrs.frozen
 class Binding:
     """What only a run can name: the module, its folder, and the ids that its worker gets."""
 
@@ -45,13 +60,20 @@ class Binding:
     uid: int
     gid: int
     env: tuple[str, ...]  # NAME=VALUE
+    trees: Mapping[str, Tree] = attrs.field(factory=dict)  # what the policy grants, by the path it is granted under
 
     def path(self, path: str) -> str:
         """The real path behind a place, or the path itself."""
         return {spi.Place.SELF.value: self.folder, spi.Place.MODULE.value: self.module}.get(path, path)
 
+    def source(self, path: str) -> str:
+        """Where the path really leads on this host, its symlinks resolved: what is bound is not looked up again."""
+        return self.trees[path].real if path in self.trees else self.path(path)
+
     def expected(self, path: str) -> tuple[int, int]:
         """The inode that `path` must still be, or (0, 0) where any will do."""
+        if path in self.trees:
+            return self.trees[path].id
         return {spi.Place.SELF.value: self.folder_id, spi.Place.MODULE.value: self.module_id}.get(path, (0, 0))
 
 
@@ -69,7 +91,7 @@ def _padded(data: bytes) -> bytes:
 
 
 def _bind(op: spi.Bind, binding: Binding) -> bytes:
-    source, (dev, ino) = binding.path(op.source), binding.expected(op.source)
+    source, (dev, ino) = binding.source(op.source), binding.expected(op.source)
     flags = lib.SA_BIND_WRITABLE * op.writable | lib.SA_BIND_EXEC * op.executable | lib.SA_BIND_OPTIONAL * op.optional
     ids = {"uid_from": 0, "uid_to": 0, "gid_from": 0, "gid_to": 0}
     if op.idmap:

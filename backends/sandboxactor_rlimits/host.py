@@ -101,7 +101,7 @@ class RlimitsBackend:
             kinds=frozenset({Kind.NATIVE}),
             fallback=True,
         )
-        # A /tmp of the worker's own is mounted with the stem's privileges, and in a user namespace those of root are gone.
+        # A /tmp of the worker's own is mounted with root's privileges, which are gone in a user namespace.
         if support.facts["userns"] and not (support.facts["root"] and policy.tmp):
             yield Step(
                 backend=self.name,

@@ -11,7 +11,7 @@ PLAIN = """
 read write readv writev pread64 pwrite64 preadv pwritev close lseek fstat newfstatat stat lstat statx
 access faccessat faccessat2 readlink readlinkat getdents64 getcwd fsync fdatasync
 dup dup2 dup3 pipe pipe2 poll ppoll select pselect6 epoll_create1 epoll_ctl epoll_wait epoll_pwait eventfd2
-timerfd_create timerfd_settime timerfd_gettime close_range
+timerfd_create timerfd_settime timerfd_gettime
 mprotect munmap mremap brk madvise mincore mlock munlock membarrier msync
 futex set_robust_list get_robust_list rseq set_tid_address sched_yield sched_getaffinity getcpu
 rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait sigaltstack pause
@@ -82,7 +82,7 @@ SECCOMP_SET_MODE_FILTER = 1
 PR_SET_VMA, PR_SET_VMA_ANON_NAME = 0x53564D41, 0
 
 # clone: threads only. Every flag of a new namespace or of a process of its own is refused.
-THREAD = 0x00000100 | 0x00000800 | 0x00010000  # CLONE_VM, CLONE_SIGHAND, CLONE_THREAD
+THREAD = 0x00010F00  # CLONE_VM, CLONE_FS, CLONE_FILES, CLONE_SIGHAND, CLONE_THREAD
 NEW_NAMESPACES = 0x7E020080  # CLONE_NEW*: time, mount, cgroup, uts, ipc, user, pid, net
 
 CLONE_NEWUSER = 0x10000000
@@ -90,7 +90,8 @@ CLONE_NEWUSER = 0x10000000
 # Calls of the stem alone, let pass only with its key in the sixth argument (see spawn.c).
 KEYED = ("clone3", "recvmsg", "wait4", "waitid")
 
-MAP_SHARED_BITS, MAP_TYPE, MAP_GROWSDOWN = 0x01, 0x0F, 0x0100
+MAP_SHARED_BITS, MAP_GROWSDOWN, MAP_HUGETLB = 0x01, 0x0100, 0x40000
+CLOSE_RANGE_UNSHARE = 2
 
 # Spawning, where it is granted: everything a program needs to start others and wait for them.
 SPAWNING = "vfork fork execve wait4 waitid setpgid getpgid setsid clone".split()

@@ -56,13 +56,19 @@ uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* For the way out of a function: errno stays that of what failed before. */
+void close_quietly(int fd)
+{
+    int error = errno;
+    close(fd);
+    errno = error;
+}
+
 int write_file(int dir, const char *path, const char *text)
 {
     int fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
     if (fd < 0) return -1;
     ssize_t n = write(fd, text, strlen(text));
-    int error = errno;
-    close(fd);
-    errno = error;
+    close_quietly(fd);
     return n == (ssize_t)strlen(text) ? 0 : -1;
 }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/mount.h>
+#include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,9 +32,7 @@ static int new_fs(const char *type, const char *const *options)
     for (; *options && !bad; options += 2) bad = syscall(SYS_fsconfig, fs, 1 /* SET_STRING */, options[0], options[1], 0) != 0;
     if (!bad && !syscall(SYS_fsconfig, fs, 6 /* CMD_CREATE */, NULL, NULL, 0))
         mnt = (int)syscall(SYS_fsmount, fs, 1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-    int error = errno;
-    close(fs);
-    errno = error;
+    close_quietly(fs);
     return mnt;
 }
 
@@ -83,26 +82,44 @@ static int idmap(struct stem *stem, int mnt, const struct sa_bind *op)
     int ns = user_namespace(stem, op);
     if (ns < 0) return -1;
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)ns};
-    int result = sys_mount_setattr(mnt, AT_EMPTY_PATH, &attr), error = errno;
-    close(ns);
-    errno = error;
+    int result = sys_mount_setattr(mnt, AT_EMPTY_PATH, &attr);
+    close_quietly(ns);
     return result;
 }
 
-/* The folders above `path` in the new root, then `path` itself as a mount point of the right type. */
+/* Every look-up below the new root: no symlink is followed, and nothing leaves the root. */
+static int look(int dir, const char *path, uint64_t resolve)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = resolve | RESOLVE_NO_SYMLINKS};
+    return (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
+}
+
+/* `path` in the new root as a mount point of the right type: an O_PATH descriptor. What is missing is made, but only in
+ * the root's own file system: below a bind, which a module may be changing at this moment, it must be there already. */
 static int mount_point(int root, const char *path, int is_dir)
 {
     char part[PATH_MAX];
     if (path[0] != '/' || strlen(path) >= sizeof part) return errno = EINVAL, -1;
-    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        snprintf(part, sizeof part, "%.*s", (int)(slash - path - 1), path + 1);
-        if (mkdirat(root, part, 0755) && errno != EEXIST) return -1;
+    int fd = look(root, path + 1, RESOLVE_BENEATH), dir = root;
+    if (fd >= 0 || errno != ENOENT) return fd;
+    for (const char *at = path + 1;;) {
+        const char *slash = strchr(at, '/');
+        snprintf(part, sizeof part, "%.*s", (int)(slash ? slash - at : (int)strlen(at)), at);
+        int made = slash || is_dir ? mkdirat(dir, part, 0755) : mknodat(dir, part, S_IFREG | 0444, 0);
+        fd = made && errno != EEXIST ? -1 : look(dir, part, RESOLVE_BENEATH | RESOLVE_NO_XDEV);
+        if (dir != root) close_quietly(dir);
+        if (fd < 0 || !slash) return fd;
+        dir = fd, at = slash + 1;
     }
-    if (is_dir) return mkdirat(root, path + 1, 0755) && errno != EEXIST ? -1 : 0;
-    int fd = openat(root, path + 1, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0444);
-    if (fd < 0) return -1;
-    close(fd);
-    return 0;
+}
+
+static int hang(int mnt, int root, const char *path, int is_dir)
+{
+    int at = mount_point(root, path, is_dir);
+    if (at < 0) return -1;
+    int result = (int)syscall(SYS_move_mount, mnt, "", at, "", 0x44 /* MOVE_MOUNT_F_EMPTY_PATH, T_EMPTY_PATH */);
+    close_quietly(at);
+    return result;
 }
 
 static int bind_object(struct stem *stem, const struct sa_bind *op, int object, const char *target)
@@ -118,12 +135,9 @@ static int bind_object(struct stem *stem, const struct sa_bind *op, int object, 
     if (!(op->flags & SA_BIND_WRITABLE)) attr.attr_set |= MOUNT_ATTR_RDONLY;
     if (!(op->flags & SA_BIND_EXEC)) attr.attr_set |= MOUNT_ATTR_NOEXEC;
     if (!sys_mount_setattr(mnt, AT_EMPTY_PATH | recursive, &attr) &&
-        (!mapped || !idmap(stem, mnt, op) || (op->flags & SA_BIND_IDMAP_TRY)) &&
-        !mount_point(stem->root, target, S_ISDIR(st.st_mode)))
-        result = attach(mnt, stem->root, target + 1);
-    int error = errno;
-    close(mnt);
-    errno = error;
+        (!mapped || !idmap(stem, mnt, op) || (op->flags & SA_BIND_IDMAP_TRY)))
+        result = hang(mnt, stem->root, target, S_ISDIR(st.st_mode));
+    close_quietly(mnt);
     return result;
 }
 
@@ -132,11 +146,10 @@ int op_bind(struct stem *stem, const struct record *r)
     struct sa_bind op;
     memcpy(&op, r->data, sizeof op);
     const char *source = (const char *)r->data + sizeof op, *target = source + strlen(source) + 1;
-    int object = open(source, O_PATH | O_CLOEXEC);
+    int object = look(AT_FDCWD, source, 0); /* a plan names real paths */
     if (object < 0) return (op.flags & SA_BIND_OPTIONAL) ? 0 : -1;
-    int result = bind_object(stem, &op, object, target), error = errno;
-    close(object);
-    errno = error;
+    int result = bind_object(stem, &op, object, target);
+    close_quietly(object);
     return result;
 }
 
@@ -162,7 +175,7 @@ static int hang_kept(const char *target, int count, const char **paths, const in
     for (int i = 0; i < count; i++) {
         struct stat st;
         const char *below = paths[i] + strlen(target);
-        if (fstat(trees[i], &st) || mount_point(root, below, S_ISDIR(st.st_mode)) || attach(trees[i], root, below + 1)) return -1;
+        if (fstat(trees[i], &st) || hang(trees[i], root, below, S_ISDIR(st.st_mode))) return -1;
         close(trees[i]);
     }
     close(root);
@@ -198,7 +211,11 @@ int op_pivot(struct stem *stem)
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
     const struct record *tmpfs = program_find(&stem->program, SA_OP_TMPFS);
-    if (tmpfs && mount_point(stem->root, (const char *)tmpfs->data + sizeof(struct sa_tmpfs), 1)) return -1;
+    if (tmpfs) {
+        int at = mount_point(stem->root, (const char *)tmpfs->data + sizeof(struct sa_tmpfs), 1);
+        if (at < 0) return -1;
+        close(at);
+    }
     if (fchdir(stem->root) || syscall(SYS_pivot_root, ".", ".") || syscall(SYS_umount2, ".", 2 /* MNT_DETACH */)) return -1;
     if (sys_mount_setattr(stem->root, AT_EMPTY_PATH, &attr) || chdir("/")) return -1;
     close(stem->root);

@@ -150,9 +150,8 @@ int landlock_build(struct stem *stem, const struct record *r)
         if (!failed && !S_ISDIR(st.st_mode)) path.access &= SA_LANDLOCK_FILE;
         if (!failed && rule.ino && (st.st_ino != rule.ino || st.st_dev != rule.dev)) failed = 1, errno = ESTALE; /* swapped */
         failed = failed || syscall(SYS_landlock_add_rule, stem->ruleset, 1, &path, 0);
-        int error = errno;
-        if (fd >= 0) close(fd);
-        if (failed) return errno = error, -1;
+        if (fd >= 0) close_quietly(fd);
+        if (failed) return -1;
     }
     return 0;
 }

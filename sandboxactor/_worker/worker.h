@@ -46,6 +46,7 @@ ssize_t receive(int sock, void *buffer, size_t size, int *fds, int *count, int k
 int tell(int sock, const void *message, size_t size);
 _Noreturn void fault(int fd, uint32_t worker, uint32_t index, uint32_t op, int error, const char *what);
 uint64_t now_ns(void);
+void close_quietly(int fd);
 int write_file(int dir, const char *path, const char *text);
 
 /* spawn.c: clone(2) past the stem's own filter. The key is in no memory that a child can see. */

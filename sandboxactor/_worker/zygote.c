@@ -81,6 +81,7 @@ static void start_stem(const uint8_t *bytes, size_t size, int sock, int group, i
         close(control);
         close(host);
         if (group >= 0) close(group);
+        explicit_bzero(message + 8 + size, sizeof message - 8 - size); /* the tail of an earlier, longer program */
         stem_main(sock, bytes, size, uid, gid);
     }
     if (pid > 0) {
