@@ -102,7 +102,7 @@ def plan(
     chosen = _without_spare_fallbacks(steps, guards - waived)
     held = covered(chosen)
     missing = guards - held.keys() - waived
-    faults = [_explain_missing(g, [(b, s) for b, s, _ in offers], chosen) for g in sorted(missing)]
+    faults = [_explain_missing(g, [(b, s) for b, s, _ in offers], steps) for g in sorted(missing)]
     runs = [s for s in chosen if s.phase is Phase.RUN]
     if len(runs) != 1:
         why = "no chosen backend runs this kind of module" if not runs else "several backends run this kind of module"

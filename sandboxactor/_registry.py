@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import os
+import threading
 from collections.abc import Iterator, Sequence
 
 from sandboxactor.errors import InternalError, InvalidPolicy
@@ -60,13 +62,21 @@ def load(name: str) -> Backend:
     return backend
 
 
-@functools.cache
+_probed: dict[str, Support] = {}
+_lock = threading.RLock()  # two probes of control groups at once would remove each other's
+
+
 def probe(name: str) -> Support:
     """What the backend found on this host; tried once a process."""
+    with _lock:
+        if name not in _probed:
+            _probed[name] = _try(load(name))
+        return _probed[name]
+
+
+def _try(backend: Backend) -> Support:
     try:
-        return load(name).probe()
-    except InvalidPolicy:
-        raise
+        return backend.probe()
     except Exception as e:  # a probe never raises: one that does is not available
         return Support(
             False, reason=f"its probe failed: {type(e).__name__}: {e}", remedy="report this as a bug of the backend"
@@ -81,15 +91,23 @@ def lent(backend: Backend) -> Iterator[None]:
     """For the conformance kit: `backend` is found under its name although no entry point brings it."""
     _lent[backend.name] = backend
     load.cache_clear()
-    probe.cache_clear()
+    _probed.pop(backend.name, None)
     try:
         yield
     finally:
         del _lent[backend.name]
         load.cache_clear()
-        probe.cache_clear()
+        _probed.pop(backend.name, None)
 
 
 def selected(names: Sequence[str] | None) -> tuple[Backend, ...]:
     """The backends of a plan, in order: those named, or every built-in."""
     return tuple(load(n) for n in (BUILTIN if names is None else names))
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.RLock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

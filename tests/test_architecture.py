@@ -105,7 +105,8 @@ def test_c_functions_are_short(path: Path) -> None:
 def test_there_is_little_c() -> None:
     """The native code of the library stays small enough to be read at a sitting."""
     shipped = [p for p in files(".c", ".h", ".S") if p.relative_to(TOP).parts[0] in ("sandboxactor", "backends")]
-    assert sum(len(p.read_text().splitlines()) for p in shipped) <= MOST_C
+    # data/attacks.c is what the conformance kit attacks with: no part of what runs.
+    assert sum(len(p.read_text().splitlines()) for p in shipped if p.parent.name == "_worker") <= MOST_C
     assert {name(p.parent) for p in shipped} <= {"sandboxactor/_worker", "sandboxactor/data"}
 
 

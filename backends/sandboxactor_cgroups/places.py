@@ -73,7 +73,8 @@ def _v1(mounts: list[tuple[str, str, str, set[str]]], own: dict[str, str]) -> Pl
         return Places(
             0,
             reason=f"{closed[0]} is not writable",
-            remedy=f"as root: chown {os.geteuid()} {' '.join(closed)}, or run as root",
+            remedy="as root: make a group in each of the memory, cpu and pids hierarchies, chown it to "
+            f"{os.geteuid()} and move this process there; or run as root",
         )
     return Places(1, tuple(folders))
 

@@ -162,6 +162,7 @@ static int moved(const struct sa_run *run)
 static int begin(struct sa_run *run)
 {
     struct sa_run_msg m = {.type = SA_MSG_RUN, .worker = run->status.worker + 1, .payload = run->payload_size};
+    if (run->mapped) sa_release(run);
     forget(run);
     run->started = run->sealed = run->faulted = run->reported = run->timed_out = run->killed = run->lost = 0;
     run->error = 0;

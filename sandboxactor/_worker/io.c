@@ -16,7 +16,7 @@ ssize_t receive(int sock, void *buffer, size_t size, int *fds, int *count, int k
 {
     union { char bytes[CMSG_SPACE(sizeof(int) * SA_MAX_FDS)]; struct cmsghdr align; } control;
     struct iovec span = {buffer, size};
-    struct msghdr msg = {.msg_iov = &span, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr msg = {.msg_iov = &span, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_LEN(sizeof(int) * SA_MAX_FDS)}; /* not CMSG_SPACE: its padding has room for one more */
     const int flags = MSG_CMSG_CLOEXEC | MSG_DONTWAIT;
     ssize_t n = keyed ? keyed_call(SYS_recvmsg, sock, (long)&msg, flags, 0) : recvmsg(sock, &msg, flags);
     int got = 0;

@@ -60,6 +60,23 @@ static _Noreturn void worker_fault(const struct lane *lane, uint32_t index, uint
     fault(lane->seal, lane->workers, index, op, errno, what);
 }
 
+/* Closes all but these (-1 is none): what belongs to other lanes would count against this worker's RLIMIT_NOFILE. */
+static int keep_only(int *fds, int count)
+{
+    unsigned from = 3;
+    for (int i = 0; i < count; i++) {
+        int lowest = i;
+        for (int j = i + 1; j < count; j++)
+            if (fds[j] < fds[lowest]) lowest = j;
+        unsigned fd = (unsigned)fds[lowest];
+        fds[lowest] = fds[i];
+        if ((int)fd < (int)from) continue;
+        if (fd > from && syscall(SYS_close_range, from, fd - 1, 0)) return -1;
+        from = fd + 1;
+    }
+    return (int)syscall(SYS_close_range, from, ~0U, 0);
+}
+
 /* Everything that does not need the payload, then the seal; then parked until the host says go. */
 _Noreturn void worker_main(struct stem *s, struct lane *lane)
 {
@@ -76,6 +93,8 @@ _Noreturn void worker_main(struct stem *s, struct lane *lane)
     uint64_t size = SA_PAGE + sa_pad(lane->input_max, SA_PAGE) + sa_pad(lane->output_max, SA_PAGE);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, lane->memory, 0);
     if (memory == MAP_FAILED) worker_fault(lane, 0, 0, "map payload");
+    int needed[] = {lane->seal, lane->go, s->proc, s->root, s->ruleset};
+    if (keep_only(needed, 5)) worker_fault(lane, 0, 0, "close_range");
     /* Files that it makes in a mount of its own need an owner that its user namespace knows. */
     const uint64_t own = SA_CLONE_NEWUSER | SA_CLONE_NEWNS;
     if ((s->birth & own) == own && (prctl(PR_SET_DUMPABLE, 1) || map_own_ids(s) || prctl(PR_SET_DUMPABLE, 0)))

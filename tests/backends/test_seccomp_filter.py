@@ -6,6 +6,7 @@ import errno
 import platform
 
 import pytest
+
 from backends.bpf import ALLOW, ERRNO, I386, KILL, verdict
 
 pytest.importorskip("pyseccomp", reason="libseccomp2 is missing")
@@ -33,7 +34,10 @@ HIGH = 1 << 32
         ("clone with half of the key", 56, (17, 0, 0, 0, 0, KEY ^ HIGH), EPERM),
         ("clone with the other half", 56, (17, 0, 0, 0, 0, KEY ^ 1), EPERM),
         ("clone with VM alone", 56, (0x100 | 17,), EPERM),
-        *((f"thread in new namespace {bit:#x}", 56, (THREAD | bit,), EPERM) for bit in (0x80, 0x20000, 1 << 28, 1 << 30)),
+        *(
+            (f"thread in new namespace {bit:#x}", 56, (THREAD | bit,), EPERM)
+            for bit in (0x80, 0x20000, 1 << 28, 1 << 30)
+        ),
         ("clone3", 435, (0, 88), ENOSYS),
         ("clone3 with the key", 435, (0, 88, 0, 0, 0, KEY), ALLOW),
         ("fork", 57, (), EPERM),

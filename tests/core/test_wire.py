@@ -34,7 +34,11 @@ def _doers(ops: list[spi.Op], op: int) -> list[int]:
 def test_the_last_record_runs_the_module() -> None:
     """Every program ends with the module's path and its environment, done by the worker."""
     op, by, data = _records([])[-1]
-    assert (op, by, data[ffi.sizeof("struct sa_native") :]) == (lib.SA_OP_NATIVE, lib.SA_BY_WORKER, b"/srv/m/a.so\0A=1\0")
+    assert (op, by, data[ffi.sizeof("struct sa_native") :]) == (
+        lib.SA_OP_NATIVE,
+        lib.SA_BY_WORKER,
+        b"/srv/m/a.so\0A=1\0",
+    )
     pinned = ffi.from_buffer("struct sa_native *", data)
     assert (pinned.dev, pinned.ino) == (7, 8)
 

@@ -89,6 +89,7 @@ def test_attack_works_unconfined(guard: Guard, modules: dict[str, Path]) -> None
 
 def test_hidden_files_confined_and_unconfined(modules: dict[str, Path], open_folder: Path) -> None:
     """FILES_HIDDEN: a name outside the grant is not even there; unconfined it is."""
+    need(counted(), "control groups, without which a policy that grants processes is refused")
     name = open_folder / "a-name"
     name.touch()
     with Sandbox(_policy(Guard.FILES_HIDDEN), host=host()) as box:

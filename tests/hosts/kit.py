@@ -196,6 +196,11 @@ def ended(pid: int, seconds: float = 15) -> int:
     raise AssertionError(f"the child {pid} hangs")
 
 
+def names_the_limit(fault: Exception) -> None:
+    """The error says which limit it was and how to raise it."""
+    assert "RLIMIT_NOFILE" in str(fault), fault
+
+
 def cold() -> None:
     """Nothing has been probed yet: the next Sandbox is the first of its process."""
     from sandboxactor import _registry

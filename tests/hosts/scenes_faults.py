@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -27,10 +28,8 @@ def _kill(pids: list[int]) -> None:
 def _next_works(b: Sandbox) -> None:
     """The next run works or is a WorkerFault; the one behind it works."""
     with within(3):
-        try:
+        with contextlib.suppress(WorkerFault):
             echoes(b, b"first")
-        except WorkerFault:
-            pass
         echoes(b, b"second")
     for turn in range(20):
         echoes(b, b"%d" % turn)
@@ -66,10 +65,8 @@ def zygote_killed_before_the_next_module() -> None:
     with box() as b:
         echoes(b)
         _kill(Tree().zygotes)
-        try:
+        with contextlib.suppress(WorkerFault):
             good(b.run(VERDICTS, b"echo:x"), b"x")
-        except WorkerFault:
-            pass
         good(b.run(VERDICTS, b"echo:x"), b"x")
 
 

@@ -15,7 +15,23 @@ import pytest
 
 from sandboxactor import InvalidPolicy, Outcome, Policy, Result, Sandbox
 
-from .kit import ECHO, VERDICTS, Tree, box, children, clean_after, echoes, fds, good, groups, ours, spawn, together, until, within
+from .kit import (
+    ECHO,
+    VERDICTS,
+    Tree,
+    box,
+    children,
+    clean_after,
+    echoes,
+    fds,
+    good,
+    groups,
+    ours,
+    spawn,
+    together,
+    until,
+    within,
+)
 
 
 def close_from_another_thread() -> None:

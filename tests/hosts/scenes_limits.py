@@ -12,7 +12,22 @@ import pytest
 
 from sandboxactor import Sandbox, Unenforceable, WorkerFault
 
-from .kit import ECHO, VERDICTS, Tree, box, children, clean_after, cold, echoes, fds, good, groups, together, until
+from .kit import (
+    ECHO,
+    VERDICTS,
+    Tree,
+    box,
+    children,
+    clean_after,
+    cold,
+    echoes,
+    fds,
+    good,
+    groups,
+    names_the_limit,
+    together,
+    until,
+)
 
 
 class _Full:
@@ -54,7 +69,7 @@ def descriptors_reached_at_a_new_lane() -> None:
                     echoes(b, b"x" * 100_000 * (left + 2))  # larger than any lane so far
                 except WorkerFault as e:
                     refused += 1
-                    assert "RLIMIT_NOFILE" in str(e), (left, e)
+                    names_the_limit(e)
             gc.collect()
             assert until(lambda w=workers: len(Tree().workers) <= w, 1)  # type: ignore[misc]
             assert len(fds()) <= before, (left, fds())
@@ -74,7 +89,7 @@ def descriptors_reached_at_a_new_stem() -> None:
                 echoes(b)
             except WorkerFault as e:
                 refused += 1
-                assert "RLIMIT_NOFILE" in str(e), (left, e)
+                names_the_limit(e)
         echoes(b)
         b.close()
         del b
@@ -94,7 +109,7 @@ def descriptors_reached_at_the_very_first() -> None:
         try:
             made.append(box())
         except (Unenforceable, WorkerFault) as e:
-            assert "RLIMIT_NOFILE" in str(e), e
+            names_the_limit(e)
     echoes(made[0] if made else box())
 
 
@@ -133,7 +148,7 @@ def many_runs_at_the_limit() -> None:
                     good(b.run(VERDICTS, b"sleep:20"), b"sleep=20\n")
                     verdicts.append("ok")
                 except WorkerFault as e:
-                    assert "RLIMIT_NOFILE" in str(e), e
+                    names_the_limit(e)
                     verdicts.append("fault")
 
         with _Full(0):

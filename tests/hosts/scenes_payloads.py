@@ -24,7 +24,8 @@ def _pattern(size: int, seed: int = 0) -> bytes:
 
 def sizes() -> None:
     """0 B, 1 B, around pages and around 64 KiB and its multiples, in both orders: the same bytes come back."""
-    edges = [0, 1, 7, 8, 4095, 4096, 4097, *(k * 65536 + d for k in (1, 2, 3, 4, 5, 8) for d in (-1, 0, 1)), 262144 + 4096, MIB]
+    around = (k * 65536 + d for k in (1, 2, 3, 4, 5, 8) for d in (-1, 0, 1))
+    edges = [0, 1, 7, 8, 4095, 4096, 4097, *around, 262144 + 4096, MIB]
     with box() as b:
         for size in [*edges, *reversed(edges), *random.Random(1).sample(edges, len(edges))]:
             echoes(b, _pattern(size, size))
@@ -101,7 +102,7 @@ def changed_while_it_runs() -> None:
             answer = b.run(ECHO, memoryview(data)[:]).output
             stop.set()
             thread.join()
-            assert len(set(answer[i] for i in range(0, 300_000, 1))) == 1, "a payload was not copied first"
+            assert len(set(answer)) == 1, "a payload was not copied first"
             data.append(1)
 
 

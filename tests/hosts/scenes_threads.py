@@ -9,7 +9,7 @@ import threading
 
 from sandboxactor import Sandbox, WorkerFault
 
-from .kit import ECHO, VERDICTS, box, clean_after, cold, echoes, fds, gone, good, together
+from .kit import ECHO, VERDICTS, box, clean_after, cold, echoes, fds, gone, good, names_the_limit, together
 
 
 def _unique(thread: int, turn: int) -> bytes:
@@ -76,7 +76,7 @@ def sandboxes_come_and_go() -> None:
 
 def more_threads_than_a_stem_has_lanes() -> None:
     """280 runs at once on one Sandbox: each is right; one too many never ends the others."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 8000:
         print(f"skip: RLIMIT_NOFILE cannot be raised above {hard}")
         return
@@ -105,7 +105,7 @@ def low_hard_limit_of_descriptors() -> None:
                 good(b.run(VERDICTS, b"sleep:300"), b"sleep=300\n")
                 good_runs.append(me)
             except WorkerFault as e:
-                assert "RLIMIT_NOFILE" in str(e), e
+                names_the_limit(e)
                 faults.append(me)
 
         together([lambda me=me: work(me) for me in range(40)])  # type: ignore[misc]
