@@ -25,7 +25,7 @@ from sandboxactor.errors import WorkerFault
 __all__ = ["Stem", "StemFault", "Zygote", "acquire", "attempt", "release"]
 
 READY_TIMEOUT_S = 10.0
-# As host root: ids that no system allocates; closed to each other by a pid namespace, Landlock scope and the filter.
+# As host root: the first of the ids that no system allocates, of which each Sandbox takes one.
 SANDBOX_ID = 0x6A000000
 OP_NAMES = {getattr(lib, n): n.removeprefix("SA_OP_").lower() for n in dir(lib) if n.startswith("SA_OP_")}
 
@@ -88,6 +88,7 @@ class Zygote:
         try:
             socket.send_fds(self.sock, [kind.to_bytes(8, "little"), body], list(fds))
         except OSError as e:
+            self.closed = True
             raise WorkerFault(f"the zygote does not answer: {e}") from e
 
     def add_bases(self, bases: Sequence[str]) -> None:
@@ -116,7 +117,7 @@ def acquire() -> Zygote:
     global _zygote
     with _lock:
         while True:
-            mine = _zygote or Zygote()
+            mine = Zygote() if _zygote is None or _zygote.closed else _zygote
             mine.users += 1
             if not mine.closed:  # else a finalizer gave it back between these lines
                 _zygote = mine
@@ -128,8 +129,9 @@ def release(mine: Zygote) -> None:
     global _zygote
     with _lock:
         mine.users -= 1
-        if mine.users == 0 and mine is _zygote:
-            _zygote = None
+        if mine.users == 0:
+            if mine is _zygote:
+                _zygote = None
             mine.close()
 
 
@@ -185,6 +187,15 @@ class Stem:
         fault: Any = ffi.from_buffer("struct sa_fault_msg *", answer)
         if fault.type != lib.SA_MSG_READY:
             raise StemFault(OP_NAMES.get(fault.op, ""), fault.error, text(fault.what))
+
+    def alive(self) -> bool:
+        """Whether its end of the socket is still open."""
+        try:
+            return self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Ends it; its workers die with it."""

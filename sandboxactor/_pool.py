@@ -6,6 +6,7 @@ held for bookkeeping and for making lanes, never during a run.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections import OrderedDict, deque
@@ -24,8 +25,12 @@ from sandboxactor.spi import Bind, Guard
 __all__ = ["Lease", "Pool"]
 
 MAX_STEMS = 16
+MAX_LANES = int(lib.SA_MAX_LANES) - 8  # a slot is free again only when its last worker is reaped
 SMALL_INPUT = 64 * 1024
 CLOSE_TIMEOUT_S = 10
+
+
+_pools = itertools.count()
 
 
 class _Stand:
@@ -36,6 +41,11 @@ class _Stand:
         self.seal = expected_seal(agreed, stem.records)
         self.idle: deque[Lane] = deque()  # first in, first out: the longest parked worker is ready
         self.busy = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the stem has no slot for another lane."""
+        return not self.idle and self.busy >= MAX_LANES
 
     def close(self) -> None:
         while self.idle:
@@ -62,7 +72,8 @@ class Pool:
         self._warm = warm
         self._env = tuple(f"{name}={value}" for name, value in policy.env.items())
         self._lock = threading.Lock()
-        self._quiet = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
+        self._id = SANDBOX_ID + (os.getpid() % 4096) * 1024 + next(_pools) % 1024
         self._owner = os.getpid()
         self._zygote: Zygote | None = None
         self._stands: OrderedDict[Native, _Stand] = OrderedDict()
@@ -75,6 +86,11 @@ class Pool:
             if self.closed:
                 raise RuntimeError("this Sandbox is closed")
             stand = self._stand(native, agreed)
+            while stand.full:
+                self._changed.wait()
+                if self.closed:
+                    raise RuntimeError("this Sandbox is closed")
+                stand = self._stand(native, agreed)
             lane = stand.idle.popleft() if stand.idle else None
             if lane is not None and lane.input_max < size:
                 lane.close()
@@ -93,14 +109,13 @@ class Pool:
             self._running.discard(lane)
             stand.busy -= 1
             current = self._stands.get(lease.native) is stand
-            broken = bool(lane.run.lost) and current
+            broken = current and bool(lane.run.lost) and not stand.stem.alive()
             kept = lease.clean and not self.closed and current
             if kept:
                 stand.idle.append(lane)
             if broken:
                 del self._stands[lease.native]
-            if not self._running:
-                self._quiet.notify_all()
+            self._changed.notify_all()
         if not kept:
             lane.close()
         if broken:
@@ -112,7 +127,8 @@ class Pool:
             self.closed = True
             for lane in self._running:
                 lib.sa_cancel(lane.run)
-            self._quiet.wait_for(lambda: not self._running, timeout=CLOSE_TIMEOUT_S)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._running, timeout=CLOSE_TIMEOUT_S)
             stands, self._stands = list(self._stands.values()), OrderedDict()
             parent, self._zygote = self._zygote, None
         for stand in stands:
@@ -130,9 +146,7 @@ class Pool:
     def _stand(self, native: Native, agreed: Plan) -> _Stand:
         stand = self._stands.get(native)
         if stand is None:
-            if self._zygote is None:
-                self._zygote = acquire()
-            stand = self._stands[native] = _Stand(self._new_stem(self._zygote, native, agreed), agreed)
+            stand = self._stands[native] = _Stand(self._new_stem(native, agreed), agreed)
             for _ in range(self._warm):
                 stand.idle.append(self._new_lane(stand, 0, native, agreed))
         self._stands.move_to_end(native)
@@ -141,11 +155,29 @@ class Pool:
             self._stands.pop(old).close()
         return stand
 
-    def _new_stem(self, parent: Zygote, native: Native, agreed: Plan) -> Stem:
+    def _parent(self) -> Zygote:
+        if self._zygote is not None and self._zygote.closed:
+            release(self._zygote)
+            self._zygote = None
+        if self._zygote is None:
+            self._zygote = acquire()
+        return self._zygote
+
+    def _new_stem(self, native: Native, agreed: Plan) -> Stem:
+        """A stem; if the zygote turns out to have died, a new one forks it."""
+        parent = self._parent()
+        try:
+            return self._fork_stem(parent, native, agreed)
+        except WorkerFault:
+            if not parent.closed:
+                raise
+            return self._fork_stem(self._parent(), native, agreed)
+
+    def _fork_stem(self, parent: Zygote, native: Native, agreed: Plan) -> Stem:
         root = os.geteuid() == 0
         if root and not any(isinstance(op, Bind) for op in agreed.ops):
             self._check_reach(native)
-        uid, gid = (SANDBOX_ID, SANDBOX_ID) if root else (os.geteuid(), os.getegid())
+        uid, gid = (self._id, self._id) if root else (os.geteuid(), os.getegid())
         binding = Binding(
             native.module, native.folder, native.module_id, native.folder_id, uid, gid, self._env, self._trees
         )

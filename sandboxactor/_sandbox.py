@@ -22,6 +22,10 @@ from sandboxactor.spi import Guard, Kind, Meter
 __all__ = ["Sandbox"]
 
 
+MAX_OUTPUT = 1 << 40  # of sparse memory that a worker maps
+MAX_ENV = 1000
+
+
 def _granted(policy: Policy) -> dict[str, Tree]:
     """The granted trees as they are now; whoever swaps one afterwards changes what is refused, not what is granted."""
     trees = {}
@@ -33,6 +37,9 @@ def _granted(policy: Policy) -> dict[str, Tree]:
             trees[path] = Tree.look(path)
         except OSError as e:
             raise InvalidPolicy(f"{name}: {path!r} is not there ({e.strerror}); make it first, or leave it out") from e
+        if trees[path].real != path:
+            # Looking through it now could find what a module put there since the policy was granted.
+            raise InvalidPolicy(f"{name}: {path!r} leads through a symlink to {trees[path].real!r}: name that")
         if name == "workspace" and not os.path.isdir(trees[path].real):
             raise InvalidPolicy(f"workspace: {path!r} is not a folder; name one")
     return trees
@@ -57,6 +64,10 @@ class Sandbox:
                 raise Unenforceable(
                     [Missing(None, "no backend", f"none of this release serves {name}", f"grant no {name}")]
                 )
+        if policy.output > MAX_OUTPUT:
+            raise InvalidPolicy(f"output: {policy.output} bytes cannot be mapped; at most {MAX_OUTPUT}")
+        if len(policy.env) > MAX_ENV:
+            raise InvalidPolicy(f"env: {len(policy.env)} variables; at most {MAX_ENV}")
         self.policy = policy
         self._trees = _granted(policy)
         self._host = host if host is not None else HostPolicy()
@@ -171,7 +182,7 @@ class Sandbox:
                 raise WorkerFault(f"the host could not {text(run.failed)}: {os.strerror(run.error)}")
             check_seal(run, lease.seal, any(g is Guard.MEMORY_MAX for g, *_ in meter.breaches))
             found = facts(run, meter)
-            if run.mapped:
+            if run.mapped or found.stdout or found.stderr:
                 lib.sa_release(run)
             # The stem forks no successor for a worker that exited with 121, whoever made it do so.
             lease.clean = not (meter.breaches or found.timed_out or found.cancelled or found.wait == 121 << 8)

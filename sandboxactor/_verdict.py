@@ -140,7 +140,7 @@ def _breach(outcome: Outcome, f: Facts, policy: Policy) -> Breach | None:
     if outcome is Outcome.TIMEOUT:
         return Breach(Guard.WALL_TIME, policy.timeout, f.usage.wall_s, "CLOCK_MONOTONIC of the host at the kill")
     if outcome is Outcome.OUTPUT:
-        return Breach(Guard.OUTPUT_MAX, policy.output, f.size, "length of the answer against the granted span")
+        return Breach(Guard.OUTPUT_MAX, policy.output, None, "the answer did not fit into the granted span")
     if outcome is Outcome.MEMORY:
         return metered[Guard.MEMORY_MAX]
     return metered.get(Guard.PROCESSES_MAX)

@@ -19,7 +19,7 @@ TOP_LEVEL = {
     *("pyproject.toml", "sandboxactor", "backends", "examples", "tests", "benchmarks"),
     *("CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md", "CONTRIBUTING.md"),
 }
-LONGEST_FILE, LONGEST_FUNCTION, MOST_C = 300, 50, 1800
+LONGEST_FILE, LONGEST_FUNCTION, MOST_C = 300, 50, 1850
 SKIPPED = {"_bin", "__pycache__", ".zig-cache", ".corpus", "build"}
 # What a backend may import of the core besides spi: these name types, errors, and what a probe needs of a policy.
 TO_BACKENDS = {"sandboxactor.spi", "sandboxactor.errors"}

@@ -7,13 +7,15 @@ not hand controllers to children, so there the nearest ancestor that does is tak
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import time
 from pathlib import Path
 
 import attrs
 
-__all__ = ["CONTROLLERS", "Places", "base_name", "find", "remove_tree", "sweep"]
+__all__ = ["CONTROLLERS", "Places", "base_name", "find", "remove", "remove_tree", "sweep"]
 
 CONTROLLERS = ("memory", "cpu", "pids")
 NAME = re.compile(r"sandboxactor-(\d+)-(\d+)-(\d+)")
@@ -124,6 +126,21 @@ def _started(pid: int) -> str:
 def base_name() -> str:
     """This process's base group, by pid namespace, pid and start time: no other process has the same."""
     return f"sandboxactor-{os.stat('/proc/self/ns/pid').st_ino}-{os.getpid()}-{_started(os.getpid())}"
+
+
+def remove(path: str) -> None:
+    """Removes a group, busy until its dead are reaped; what stays for longer, the zygote or the next host removes."""
+    for _ in range(100):
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                os.rmdir(path)
+            except OSError as e:
+                if e.errno == errno.EBUSY:
+                    time.sleep(0.002)
+                    continue
+                if e.errno != errno.ENOENT:
+                    raise
+        return
 
 
 def remove_tree(base: str) -> None:

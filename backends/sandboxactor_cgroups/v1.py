@@ -16,7 +16,7 @@ from cgroupspy.interfaces import IntegerFile
 
 from sandboxactor.errors import WorkerFault
 from sandboxactor.spi import Guard, Meter
-from sandboxactor_cgroups.places import base_name, sweep
+from sandboxactor_cgroups.places import base_name, remove, sweep
 
 if TYPE_CHECKING:
     from sandboxactor._policy import Policy
@@ -103,8 +103,7 @@ class GroupV1:
 
     def _remove(self, path: str) -> None:
         if os.getpid() == self._owner:  # a forked child closes its copies of the files, and no more
-            with contextlib.suppress(FileNotFoundError):
-                os.rmdir(path)
+            remove(path)
 
     def _limit(self, policy: Policy) -> None:
         memory = _Memory(_Node(self._paths["memory"]))

@@ -2,8 +2,8 @@
 
 Moving a task afterwards waits for an RCU grace period. Cloning into a group asks for write access to `cgroup.procs` of
 the target and of the nearest common ancestor, with the credentials of the caller: a stem that gave up root has none on
-the host's groups. So the stem itself is born into a leaf of our base group, and in our base group, nowhere else, the
-file is handed to its user, which is how the kernel delegates (cgroups(7)). No worker sees the file system.
+the host's groups. So the stem itself is born into a leaf of our base group, and in our own groups, nowhere else, that
+file is opened to it, which is how the kernel delegates (cgroups(7)). No worker sees the file system.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sandboxactor.errors import WorkerFault
 from sandboxactor.spi import Guard, Meter
-from sandboxactor_cgroups.places import CONTROLLERS, base_name, sweep
+from sandboxactor_cgroups.places import CONTROLLERS, base_name, remove, sweep
 
 if TYPE_CHECKING:
     from sandboxactor._policy import Policy
@@ -52,7 +52,8 @@ def _base(parent: str, uid: int) -> str:
     Path(base, "cgroup.subtree_control").write_text(" ".join(f"+{c}" for c in CONTROLLERS))
     os.makedirs(f"{base}/stems", exist_ok=True)
     if uid != os.geteuid():
-        os.chown(f"{base}/cgroup.procs", uid, -1)
+        # Of every Sandbox's user, each with a group of its own below; nobody else reaches the common ancestor.
+        os.chmod(f"{base}/cgroup.procs", 0o666)
     return base
 
 
@@ -83,8 +84,7 @@ class GroupV2:
 
     def _remove(self) -> None:
         if os.getpid() == self._owner:  # a forked child closes its copies of the files, and no more
-            with contextlib.suppress(FileNotFoundError):
-                os.rmdir(self._path)
+            remove(self._path)
 
     def _limit(self, policy: Policy) -> None:
         _put(self._path, "memory.max", str(policy.memory // 4096 * 4096))

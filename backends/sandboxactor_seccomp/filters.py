@@ -96,6 +96,7 @@ def _processes(b: _Builder, profile: Profile) -> None:
             b.allow(name, *([b.equal(0, 0, p.NEW_NAMESPACES)] if name == "clone" else []))
     else:
         b.allow("clone", b.equal(0, p.THREAD, p.THREAD | p.NEW_NAMESPACES))
+        b.allow("arch_prctl", b.equal(0, p.ARCH_SET_FS))
     if profile.keyed:
         key = b.s.Arg(5, b.s.EQ, KEY_SLOT)
         for name in p.KEYED:

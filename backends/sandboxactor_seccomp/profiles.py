@@ -96,5 +96,7 @@ CLOSE_RANGE_UNSHARE = 2
 # Spawning, where it is granted: everything a program needs to start others and wait for them.
 SPAWNING = "vfork fork execve wait4 waitid setpgid getpgid setsid clone".split()
 
+ARCH_SET_FS = 0x1002  # a started program sets up its threads' storage with it
+
 # The newest call each architecture had when this was written (Linux 6.18): beyond it ENOSYS, not EPERM.
 NEWEST = {"x86_64": 469, "aarch64": 469}

@@ -113,6 +113,7 @@ static void read_output(struct sa_run *run)
     off_t at = (off_t)(SA_PAGE + page_up(run->input_max));
     if (pread(run->memory, a, sizeof *a, 0) != sizeof *a) a->state = SA_NOT_LOADED;
     a->text[sizeof a->text - 1] = 0;
+    if (a->state == SA_OVERSIZE && a->size <= run->output_max) a->state = SA_NOT_LOADED; /* written by the module itself */
     if (a->state != SA_ANSWERED || a->code != 0) return;
     if (a->size > run->output_max) { /* only a module that wrote here itself can say so */
         a->state = SA_OVERSIZE;

@@ -50,6 +50,7 @@ int op_root(struct stem *stem)
     int own = new_fs("proc", proc);
     if (own < 0 && (stem->proc < 0)) return -1;
     if (own >= 0) stem->proc = own;
+    if (sethostname("sandbox", 7)) return -1;
     stem->root = new_fs("tmpfs", root);
     return stem->root < 0 ? -1 : attach(stem->root, AT_FDCWD, "/proc");
 }
@@ -175,6 +176,7 @@ static int hang_kept(const char *target, int count, const char **paths, const in
     for (int i = 0; i < count; i++) {
         struct stat st;
         const char *below = paths[i] + strlen(target);
+        if (strncmp(paths[i], target, strlen(target))) return errno = EINVAL, -1;
         if (fstat(trees[i], &st) || hang(trees[i], root, below, S_ISDIR(st.st_mode))) return -1;
         close(trees[i]);
     }

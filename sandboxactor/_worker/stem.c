@@ -87,8 +87,10 @@ _Noreturn void worker_main(struct stem *s, struct lane *lane)
     signal(SIGCHLD, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &nothing_blocked, NULL);
-    /* The pipes outlive a run: status flags that an earlier module set on them must not. */
-    if (dup2(lane->out, 1) < 0 || dup2(lane->err, 2) < 0 || fcntl(1, F_SETFL, 0) || fcntl(2, F_SETFL, 0))
+    /* The pipes outlive a run: status flags that an earlier module set on them must not. Standard input is nobody
+     * else's: an empty pipe without a writer. */
+    int input[2];
+    if (pipe2(input, O_CLOEXEC) || dup2(input[0], 0) < 0 || close(input[0]) || close(input[1]) || dup2(lane->out, 1) < 0 || dup2(lane->err, 2) < 0 || fcntl(1, F_SETFL, 0) || fcntl(2, F_SETFL, 0))
         worker_fault(lane, 0, 0, "streams");
     uint64_t size = SA_PAGE + sa_pad(lane->input_max, SA_PAGE) + sa_pad(lane->output_max, SA_PAGE);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, lane->memory, 0);
@@ -105,7 +107,8 @@ _Noreturn void worker_main(struct stem *s, struct lane *lane)
         if (op_apply(s, r)) worker_fault(lane, i, r->op, "worker");
         seal.applied++;
     }
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL)) worker_fault(lane, 0, 0, "PR_SET_PDEATHSIG");
+    /* A change of user has reset both. */
+    if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL)) worker_fault(lane, 0, 0, "prctl");
     if (!(s->birth & SA_CLONE_NEWPID) && getppid() != s->pid) _exit(121); /* the stem is gone already */
     if (read_back(&seal)) worker_fault(lane, 0, 0, "read back");
     native_park(memory, lane);
@@ -126,12 +129,14 @@ static void become_init_and_worker(struct stem *s, struct lane *lane)
     int status;
     if (pid < 0) worker_fault(lane, 0, 0, "init");
     if (pid == 0) {
-        if (munmap(lane->init_saw, SA_PAGE)) worker_fault(lane, 0, 0, "init");
+        /* Of every lane, not only its own: through another's page it would speak for that lane's worker. */
+        for (int i = 0; i < SA_MAX_LANES; i++)
+            if (lanes[i].init_saw && munmap(lanes[i].init_saw, SA_PAGE)) worker_fault(lane, 0, 0, "init");
         return;
     }
     for (uint32_t i = 0; i < s->program.count; i++)
         if (s->program.records[i].op == SA_OP_IDENTITY && op_apply(s, &s->program.records[i])) _exit(121);
-    syscall(SYS_close_range, 0, ~0U, 0);
+    if (prctl(PR_SET_DUMPABLE, 0) || syscall(SYS_close_range, 0, ~0U, 0)) _exit(121);
     while ((reaped = wait4(-1, &status, 0, NULL)) != pid)
         if (reaped < 0 && errno != EINTR) _exit(121);
     *lane->init_saw = status;
@@ -272,7 +277,7 @@ static void serve(int control)
     }
 }
 
-_Noreturn void stem_main(int control, const uint8_t *bytes, size_t size, uid_t uid, gid_t gid)
+_Noreturn void stem_main(int control, const uint8_t *bytes, size_t size, int zygote, uid_t uid, gid_t gid)
 {
     struct sigaction action = {.sa_handler = wake};
     const struct record *r;
@@ -286,7 +291,10 @@ _Noreturn void stem_main(int control, const uint8_t *bytes, size_t size, uid_t u
     if ((r = program_find(&stem.program, SA_OP_NAMESPACES))) memcpy(&ns, r->data, sizeof ns);
     if ((ns.flags & SA_CLONE_NEWUSER) && map_own_ids(&stem)) fault(control, 0, 0, 0, errno, "map ids");
     prepare(control);
+    struct pollfd parent = {.fd = zygote, .events = POLLIN};
     if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL)) fault(control, 0, 0, 0, errno, "prctl");
+    if (poll(&parent, 1, 0) != 0) _exit(121); /* it died before we asked to be told */
+    close(zygote);
     struct sa_seal_msg ready = {.type = SA_MSG_READY, .applied = stem.applied};
     if (tell(control, &ready, sizeof ready)) _exit(121);
     serve(control);

@@ -65,7 +65,7 @@ int landlock_build(struct stem *stem, const struct record *record);
 int read_back(struct sa_seal_msg *seal);
 
 _Noreturn void zygote_serve(int control, pid_t host);
-_Noreturn void stem_main(int control, const uint8_t *bytes, size_t size, uid_t uid, gid_t gid);
+_Noreturn void stem_main(int control, const uint8_t *bytes, size_t size, int zygote, uid_t uid, gid_t gid);
 _Noreturn void worker_main(struct stem *stem, struct lane *lane);
 void native_park(struct sa_answer *answer, struct lane *lane);
 _Noreturn void native_run(const struct record *record, struct sa_answer *answer, struct lane *lane, uint64_t payload);

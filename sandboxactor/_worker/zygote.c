@@ -76,14 +76,16 @@ static void start_stem(const uint8_t *bytes, size_t size, int sock, int group, i
     if ((r = program_find(&program, SA_OP_NAMESPACES))) memcpy(&ns, r->data, sizeof ns);
     uid_t uid = getuid();
     gid_t gid = getgid();
-    pid_t pid = spawn(ns.flags, group);
+    int self = (int)syscall(SYS_pidfd_open, getpid(), 0); /* a stem in a pid namespace cannot see its parent otherwise */
+    pid_t pid = self < 0 ? -1 : spawn(ns.flags, group);
     if (pid == 0) {
         close(control);
         close(host);
         if (group >= 0) close(group);
         explicit_bzero(message + 8 + size, sizeof message - 8 - size); /* the tail of an earlier, longer program */
-        stem_main(sock, bytes, size, uid, gid);
+        stem_main(sock, bytes, size, self, uid, gid);
     }
+    if (self >= 0) close_quietly(self);
     if (pid > 0) {
         stems[slot] = pid;
         return;

@@ -1,7 +1,7 @@
 """What scenes use, inside the host that they are: a Sandbox, the process tree below it, what it holds.
 
-A scene is a function of a `scenes_*` module that runs in a Python of its own, so that it may close descriptors, fork and
-die. Its docstring states the promise, its assertions attack it. All our processes carry the host's pid in their argv.
+A scene is a function of a `scenes_*` module that runs in a Python of its own, so that it may close descriptors, fork
+and die. Its docstring states the promise, its assertions attack it. All our processes carry the host's pid in argv.
 """
 
 from __future__ import annotations
@@ -205,7 +205,4 @@ def cold() -> None:
     """Nothing has been probed yet: the next Sandbox is the first of its process."""
     from sandboxactor import _registry
 
-    for name in ("probe", "_probe"):
-        cached = getattr(_registry, name, None)
-        if hasattr(cached, "cache_clear"):
-            cached.cache_clear()
+    _registry._probed.clear()

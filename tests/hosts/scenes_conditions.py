@@ -194,7 +194,8 @@ def descriptors_do_not_leak_into_children() -> None:
     """A program that the host starts with close_fds=False during a run inherits none of our descriptors."""
     with box() as b:
         echoes(b)
-        child = subprocess.run(["/bin/ls", "-l", "/proc/self/fd"], close_fds=False, capture_output=True, text=True, check=True)
+        argv = ["/bin/ls", "-l", "/proc/self/fd"]
+        child = subprocess.run(argv, close_fds=False, capture_output=True, text=True, check=True)
     assert not [line for line in child.stdout.splitlines() if "cgroup" in line or "memfd" in line or "socket" in line]
 
 

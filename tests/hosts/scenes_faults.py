@@ -141,8 +141,8 @@ def parked_worker_killed() -> None:
 
 
 def parked_worker_killed_as_its_run_begins() -> None:
-    """The parked worker dies before it hears of its run, and the stem learns of it late: its successor must not take the
-    run of the dead, or the next payload gets the last one's answer."""
+    """The parked worker dies before it hears of its run, and the stem learns of it late: its successor must not
+    take the run of the dead, or the next payload gets the last one's answer."""
     with box() as b:
         good(b.run(VERDICTS, b"echo:x"), b"x")
         assert until(lambda: Tree().workers, 2)
@@ -200,7 +200,8 @@ def parked_workers_killed_all_the_time() -> None:
 
 
 def sigpipe_is_not_ignored() -> None:
-    """A host that takes SIGPIPE as its default, as filters do, is not killed by writing to a zygote or stem that is gone."""
+    """A host that takes SIGPIPE as its default, as filters do, is not killed by writing to a zygote or stem that is
+    gone."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     with box() as b:
         echoes(b)
@@ -211,7 +212,8 @@ def sigpipe_is_not_ignored() -> None:
 
 
 def stopped_stem() -> None:
-    """A stem that is stopped: the run ends by its deadline and the grace, with a WorkerFault; close() is bounded too."""
+    """A stem that is stopped: the run ends by its deadline and the grace, with a WorkerFault; close() is bounded
+    too."""
     b = box(timeout="300ms")
     echoes(b)
     for stem in Tree().stems:

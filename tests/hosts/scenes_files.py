@@ -72,10 +72,12 @@ def swapped_by_symlink() -> None:
 
 
 def swapped_to_a_hard_link() -> None:
-    """Two releases share the module by a hard link (rsync --link-dest) and differ in its companion: the symlink decides."""
+    """Two releases share the module by a hard link (rsync --link-dest) and differ in its companion: the symlink
+    decides."""
     room = _room()
     for release in ("v1", "v2"):
-        _cc(room / release / "libword.so", f'const char *word(void) {{ return "{release}"; }}', "-Wl,-soname,libword.so")
+        word = f'const char *word(void) {{ return "{release}"; }}'
+        _cc(room / release / "libword.so", word, "-Wl,-soname,libword.so")
     flags = [str(room / "v1" / "libword.so"), "-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"]
     _cc(room / "v1" / "m.so", SOURCE % ("const char *word(void);", "word()"), *flags)
     os.link(room / "v1" / "m.so", room / "v2" / "m.so")
@@ -99,8 +101,8 @@ def companion_rebuilt() -> None:
 
 
 def deleted() -> None:
-    """A deleted module, its deleted folder, a directory, a FIFO and a broken link in its place are bad_module; then it is
-    back."""
+    """A deleted module, its deleted folder, a directory, a FIFO and a broken link in its place are bad_module; then
+    it is back."""
     room = _room()
     target = room / "sub" / "m.so"
     _says(target, "one")
@@ -147,7 +149,8 @@ def two_in_one_folder() -> None:
 
 
 def relative_paths() -> None:
-    """A relative path is against the cwd at the call, also when that changes between two runs or its folder is renamed."""
+    """A relative path is against the cwd at the call, also when that changes between two runs or its folder is
+    renamed."""
     room = _room()
     for name in ("a", "b"):
         _says(room / name / "m.so", name)

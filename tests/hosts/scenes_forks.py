@@ -22,7 +22,8 @@ def _echoes(b: Sandbox, payload: bytes = b"hello") -> None:
 
 
 def fork_both_run() -> None:
-    """Child and parent run afterwards, at once and in turn; the child's exit leaves the parent's worker where it was."""
+    """Child and parent run afterwards, at once and in turn; the child's exit leaves the parent's worker where it
+    was."""
     with box() as b:
         _echoes(b)
         tree = Tree()
@@ -72,7 +73,8 @@ def fork_that_never_runs() -> None:
     """A child that never runs, leaving in each of three ways, disturbs nothing."""
     with box() as b:
         _echoes(b)
-        for leave in (lambda: None, lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os.execv("/bin/true", ["true"])):
+        ways = (lambda: None, lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os.execv("/bin/true", ["true"]))
+        for leave in ways:
             assert ended(forked(leave)) in (0, -9)
             _echoes(b)
 
@@ -100,7 +102,8 @@ def fork_of_a_fork() -> None:
 
 
 def fork_while_threads_run() -> None:
-    """The host is forked 15 times while four threads are inside of runs and locks: no child hangs, no answer is lost."""
+    """The host is forked 15 times while four threads are inside of runs and locks: no child hangs, no answer is
+    lost."""
     stop = threading.Event()
     with box() as b:
         def work(me: int) -> None:
@@ -126,7 +129,8 @@ def fork_while_threads_run() -> None:
 
 
 def fork_while_sandboxes_are_made() -> None:
-    """The host is forked while another thread makes and closes Sandboxes: no child inherits a lock that nobody opens."""
+    """The host is forked while another thread makes and closes Sandboxes: no child inherits a lock that nobody
+    opens."""
     stop = threading.Event()
 
     def churn() -> None:
@@ -153,7 +157,8 @@ def fork_while_sandboxes_are_made() -> None:
 
 
 def fork_does_not_pile_up_descriptors() -> None:
-    """Six generations, each with a Sandbox of 4 lanes in use: the last has no more descriptors of ours than the first."""
+    """Six generations, each with a Sandbox of 4 lanes in use: the last has no more descriptors of ours than the
+    first."""
     with box() as b:
         counts: list[int] = []
 
@@ -216,7 +221,8 @@ def multiprocessing_process_terminated() -> None:
 
 
 def forked_child_is_killed() -> None:
-    """The forked child is SIGKILLed in its run: of its sandbox nothing lives one second later, the parent's is intact."""
+    """The forked child is SIGKILLed in its run: of its sandbox nothing lives one second later, the parent's is
+    intact."""
     with box() as b:
         _echoes(b)
         tree = Tree()

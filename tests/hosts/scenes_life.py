@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import gc
 import os
 import pickle
@@ -34,6 +35,10 @@ from .kit import (
 )
 
 
+def _append(results: list[Result], b: Sandbox, word: bytes) -> None:
+    results.append(b.run(VERDICTS, word))
+
+
 def close_from_another_thread() -> None:
     """close() ends eight running runs, each as cancelled, without output and at once; it returns when they are dead."""
     before = fds()
@@ -41,7 +46,7 @@ def close_from_another_thread() -> None:
     results: list[Result] = []
     errors: list[BaseException] = []
     words = [b"hang", b"sleep:15000", b"hang_masked", b"sleep_masked"] * 2
-    threads = [spawn(lambda w=w: results.append(b.run(VERDICTS, w)), errors) for w in words]  # type: ignore[misc]
+    threads = [spawn(functools.partial(_append, results, b, w), errors) for w in words]
     time.sleep(0.5)
     with within(2):
         b.close()
@@ -104,7 +109,7 @@ def collected_without_close() -> None:
     """A Sandbox that is dropped leaves nothing, lanes of several sizes included."""
     before = fds()
     b = box()
-    together([lambda: echoes(b, b"x" * 200_000)] * 4)
+    together([functools.partial(echoes, b, b"x" * 200_000)] * 4)
     echoes(b)
     ref = weakref.ref(b)
     del b
@@ -161,8 +166,8 @@ def exit_by_an_exception_in_with() -> None:
 
 
 def pickling() -> None:
-    """A Policy travels by pickle and copy and stays equal; a Sandbox by none of them, and says what to do; nor a Result's
-    bytes are lost on the way."""
+    """A Policy travels by pickle and copy and stays equal; a Sandbox by none of them, and says what to do; nor a
+    Result's bytes are lost on the way."""
     policy = Policy.strict(memory="64MiB", env={"A": "b"})
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         twin = pickle.loads(pickle.dumps(policy, protocol))
@@ -182,7 +187,8 @@ def pickling() -> None:
 
 
 def warm() -> None:
-    """warm=5: from the first run on five workers are parked, so that five runs at once make none; bad values are refused."""
+    """warm=5: from the first run on five workers are parked, so that five runs at once make none; bad values are
+    refused."""
     with box(warm=5) as b:
         echoes(b)
         assert until(lambda: len(Tree().workers) >= 5, 2), len(Tree().workers)

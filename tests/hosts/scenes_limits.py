@@ -56,8 +56,8 @@ class _Full:
 
 
 def descriptors_reached_at_a_new_lane() -> None:
-    """With 0 to 24 descriptors left, a lane that has to be made fails with a WorkerFault that names RLIMIT_NOFILE, leaves
-    nothing half-open, and the same Sandbox works as soon as the limit is raised."""
+    """With 0 to 24 descriptors left, a lane that has to be made fails with a WorkerFault that names RLIMIT_NOFILE,
+    leaves nothing half-open, and the same Sandbox works as soon as the limit is raised."""
     with box() as b:
         echoes(b)
         refused = 0

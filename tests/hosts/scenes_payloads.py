@@ -32,7 +32,8 @@ def sizes() -> None:
 
 
 def large() -> None:
-    """16 MiB and 64 MiB in and out, then one byte, on the same Sandbox; a byte too many is PayloadTooLarge, at the call."""
+    """16 MiB and 64 MiB in and out, then one byte, on the same Sandbox; a byte too many is PayloadTooLarge, at the
+    call."""
     before = fds()
     with box(output="64MiB", memory="1GiB") as b:
         for size in (16 * MIB, 64 * MIB, 1, 64 * MIB - 1, 0, 16 * MIB):

@@ -64,7 +64,8 @@ def first_sandbox_made_by_many_at_once() -> None:
 
 
 def sandboxes_come_and_go() -> None:
-    """The last Sandbox is closed in one thread while another makes the next: the zygote between them is never missing."""
+    """The last Sandbox is closed in one thread while another makes the next: the zygote between them is never
+    missing."""
     def work() -> None:
         for _ in range(15):
             with box() as b:
@@ -93,7 +94,8 @@ def more_threads_than_a_stem_has_lanes() -> None:
 
 
 def low_hard_limit_of_descriptors() -> None:
-    """A hard RLIMIT_NOFILE of 256 and 40 threads: a run is right or a WorkerFault that names the limit, and ends no other."""
+    """A hard RLIMIT_NOFILE of 256 and 40 threads: a run is right or a WorkerFault that names the limit, and ends no
+    other."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     good_runs, faults = [], []
     with box() as b:

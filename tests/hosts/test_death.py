@@ -93,7 +93,8 @@ def test_killed_by_turns(host: Scene) -> None:
 
 
 def test_host_and_zygote_killed_together(host: Scene) -> None:
-    """Host and zygote die in the same moment: processes are gone; the groups are swept by the next host of this machine."""
+    """Host and zygote die in the same moment: processes are gone; the groups are swept by the next host of this
+    machine."""
     process = host("hang")
     _said(process)
     for pid in [process.pid, *(p for p in kit.ours(process.pid) if kit.stat_of(p)[1] == process.pid)]:
@@ -115,8 +116,8 @@ def test_terminated_host(host: Scene) -> None:
 
 
 def test_terminal_hangs_up(host: Scene) -> None:
-    """SIGINT to the whole process group, as a terminal sends it: the zygote is in a session of its own and the host alone
-    decides, by KeyboardInterrupt."""
+    """SIGINT to the whole process group, as a terminal sends it: the zygote is in a session of its own and the host
+    alone decides, by KeyboardInterrupt."""
     process = host("hang")
     _said(process)
     os.killpg(process.pid, signal.SIGINT)
