@@ -161,10 +161,8 @@ static void lane_fork(struct lane *lane)
     pid_t pid = spawn(stem.birth, lane->group);
     if (pid == 0 && lane->init_saw) become_init_and_worker(&stem, lane);
     if (pid == 0) worker_main(&stem, lane);
-    if (pid > 0) {
-        lane->worker = pid;
-        return;
-    }
+    lane->worker = pid > 0 ? pid : 0;
+    if (pid > 0) return;
     struct sa_fault_msg m = {.type = SA_MSG_FAULT, .worker = lane->workers, .error = errno, .what = "clone"};
     tell(lane->control, &m, sizeof m);
     lane_close(lane);
