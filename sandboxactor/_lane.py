@@ -8,7 +8,8 @@ import os
 import socket
 from typing import Any
 
-from sandboxactor._launch import Stem, _descriptors, _hang_up, _socketpair, high
+from sandboxactor._fds import high, signals_held
+from sandboxactor._launch import Stem, _descriptors, _hang_up, _socketpair
 from sandboxactor._wire import ffi, lib
 from sandboxactor.errors import WorkerFault
 from sandboxactor.spi import Group, GroupFactory
@@ -50,10 +51,11 @@ class Lane:
         self.group: Group | None = None
         self.fresh = True
         self.handed_over = False
+        self.run: Any = None
         self._keep: list[Any] = []
         self._undo = contextlib.ExitStack()
         try:
-            with _descriptors():
+            with _descriptors(), signals_held():
                 self._open(factory, input_max, output_max)
         except BaseException:
             self.close()
@@ -136,5 +138,11 @@ class Lane:
     def close(self) -> None:
         """Gives everything back: the worker, parked or running, is reaped before its group is removed."""
         if os.getpid() == self.stem.owner and self.handed_over:
+            self.handed_over = False
             lib.sa_retire(self.run)
+        if self.run is not None:
+            self.run.memory = -1
         self._undo.close()
+
+    def __del__(self) -> None:
+        self.close()

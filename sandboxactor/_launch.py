@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import socket
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
 
 from sandboxactor import spi
+from sandboxactor._fds import high, signals_held
 from sandboxactor._wire import WORKER, Binding, ffi, lib, program, text
 from sandboxactor.errors import WorkerFault
 
-__all__ = ["Stem", "StemFault", "Zygote", "acquire", "attempt", "release"]
+__all__ = ["Hold", "Stem", "StemFault", "Zygote", "acquire", "attempt", "release"]
 
 READY_TIMEOUT_S = 10.0
 # As host root: the first of the ids that no system allocates, of which each Sandbox takes one.
@@ -43,16 +44,6 @@ def _descriptors() -> Iterator[None]:
         raise WorkerFault(f"cannot set up a worker: {e}") from e
 
 
-def high(fd: int) -> int:
-    """The descriptor, moved above 2: a host that closed its own 0 to 2 must not print into ours."""
-    if fd > 2:
-        return fd
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-    finally:
-        os.close(fd)
-
-
 def _socketpair(flags: int = 0) -> tuple[socket.socket, socket.socket]:
     a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | flags)
     if a.fileno() > 2 and b.fileno() > 2:
@@ -69,10 +60,10 @@ def _hang_up(sock: socket.socket, owner: int) -> None:
 
 
 class Zygote:
-    """The one small C process of this host, and the number of those that use it."""
+    """The one small C process of this host, and those that use it."""
 
     def __init__(self) -> None:
-        self.users = 0
+        self.holds: weakref.WeakSet[Hold] = weakref.WeakSet()
         self.closed = False
         self.owner = os.getpid()
         self._bases: set[str] = set()
@@ -112,24 +103,37 @@ _lock = threading.RLock()  # a finalizer may run inside acquire() and release an
 _zygote: Zygote | None = None
 
 
-def acquire() -> Zygote:
-    """This process's zygote, started for its first user. After a fork the child has none and starts its own."""
-    global _zygote
-    with _lock:
-        while True:
-            mine = Zygote() if _zygote is None or _zygote.closed else _zygote
-            mine.users += 1
-            if not mine.closed:  # else a finalizer gave it back between these lines
-                _zygote = mine
-                return mine
+class Hold:
+    """One Sandbox's use of the zygote. The last hold to go ends it, also where an exception made it go."""
+
+    def __init__(self) -> None:
+        self.zygote: Zygote | None = None
+
+    def __del__(self) -> None:
+        release(self)
 
 
-def release(mine: Zygote) -> None:
-    """Gives it back; the last one to do so ends it."""
+def acquire() -> Hold:
+    """A hold on this process's zygote, started for its first user. After a fork the child starts its own."""
+    global _zygote
+    hold = Hold()
+    with _lock, signals_held():
+        if _zygote is None or _zygote.closed:
+            _zygote = Zygote()
+        hold.zygote = _zygote
+        _zygote.holds.add(hold)
+        return hold
+
+
+def release(hold: Hold) -> None:
+    """Gives it back; the last one to do so ends it. Idempotent."""
     global _zygote
     with _lock:
-        mine.users -= 1
-        if mine.users == 0:
+        mine, hold.zygote = hold.zygote, None
+        if mine is None or mine.owner != os.getpid():
+            return
+        mine.holds.discard(hold)
+        if not mine.holds:
             if mine is _zygote:
                 _zygote = None
             mine.close()
@@ -165,7 +169,7 @@ class Stem:
         self.owner = os.getpid()
         self.binding = binding
         blob, self.records = program(ops, binding)
-        with _descriptors():
+        with _descriptors(), signals_held():
             self.sock, theirs = _socketpair()
         try:
             with theirs:
@@ -206,11 +210,12 @@ def attempt(ops: Sequence[spi.Op]) -> StemFault | None:
     """Whether a stem of this host can do these operations: tried in a process that is then gone. For probes."""
     here = os.stat("/")
     ids = (here.st_dev, here.st_ino)
-    parent = acquire()
+    hold = acquire()
+    assert hold.zygote is not None
     try:
-        Stem(parent, ops, Binding("/", "/", ids, ids, SANDBOX_ID, SANDBOX_ID, ())).close()
+        Stem(hold.zygote, ops, Binding("/", "/", ids, ids, SANDBOX_ID, SANDBOX_ID, ())).close()
     except StemFault as fault:
         return fault
     finally:
-        release(parent)
+        release(hold)
     return None

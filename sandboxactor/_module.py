@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -98,9 +98,11 @@ class BadModule(Exception):
     """The file is missing, or no regular file. Becomes a Result: it is the module's own failure."""
 
 
-@attrs.frozen(cache_hash=True)
-class Native:
-    """A native module found on this host: the path asked for, what it resolved to, and the inodes of both."""
+class Native(NamedTuple):
+    """A native module found on this host: the path asked for, what it resolved to, and the inodes of both.
+
+    A tuple: as a key it is hashed and compared in C, where no signal handler can break a dictionary half-way.
+    """
 
     asked: str
     module: str

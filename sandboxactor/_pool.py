@@ -6,14 +6,16 @@ held for bookkeeping and for making lanes, never during a run.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
-from collections import OrderedDict, deque
+import weakref
+from collections import deque
 from collections.abc import Mapping
 
 from sandboxactor._lane import Lane
-from sandboxactor._launch import SANDBOX_ID, Stem, StemFault, Zygote, acquire, release
+from sandboxactor._launch import SANDBOX_ID, Hold, Stem, StemFault, Zygote, acquire, release
 from sandboxactor._module import Native, closed_to_others
 from sandboxactor._plan import Plan
 from sandboxactor._policy import Policy
@@ -30,22 +32,23 @@ SMALL_INPUT = 64 * 1024
 CLOSE_TIMEOUT_S = 10
 
 
-_pools = itertools.count()
+_pools, _uses = itertools.count(), itertools.count()
 
 
 class _Stand:
-    """A stem, what its workers' seals must say, and its idle lanes."""
+    """A stem, what its workers' seals must say, its idle lanes and the leases of the others."""
 
     def __init__(self, stem: Stem, agreed: Plan) -> None:
         self.stem = stem
         self.seal = expected_seal(agreed, stem.records)
         self.idle: deque[Lane] = deque()  # first in, first out: the longest parked worker is ready
-        self.busy = 0
+        self.leases: weakref.WeakSet[Lease] = weakref.WeakSet()
+        self.used = next(_uses)
 
     @property
     def full(self) -> bool:
         """Whether the stem has no slot for another lane."""
-        return not self.idle and self.busy >= MAX_LANES
+        return not self.idle and len(self.leases) >= MAX_LANES
 
     def close(self) -> None:
         while self.idle:
@@ -54,13 +57,19 @@ class _Stand:
 
 
 class Lease:
-    """One run's hold on a lane. `clean` says that the next run may have the lane too."""
+    """One run's hold on a lane. `clean` says that the next run may have the lane too. A signal handler may raise
+    between any two lines of ours: whoever drops a lease gives it back all the same."""
 
-    def __init__(self, native: Native, stand: _Stand, lane: Lane) -> None:
-        self.native, self.stand, self.lane = native, stand, lane
-        self.run = lane.run
-        self.seal = stand.seal
+    lane: Lane | None = None
+
+    def __init__(self, pool: Pool, native: Native, stand: _Stand) -> None:
+        self.pool, self.native, self.stand = pool, native, stand
+        self.thread = threading.get_ident()
         self.clean = False
+
+    def __del__(self) -> None:
+        if self.lane is not None:
+            self.pool.give_back(self)
 
 
 class Pool:
@@ -71,43 +80,53 @@ class Pool:
         self._trees = trees
         self._warm = warm
         self._env = tuple(f"{name}={value}" for name, value in policy.env.items())
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may run a module in the middle of a run
         self._changed = threading.Condition(self._lock)
         self._id = SANDBOX_ID + (os.getpid() % 4096) * 1024 + next(_pools) % 1024
         self._owner = os.getpid()
-        self._zygote: Zygote | None = None
-        self._stands: OrderedDict[Native, _Stand] = OrderedDict()
-        self._running: set[Lane] = set()
+        self._hold: Hold | None = None
+        self._stands: dict[Native, _Stand] = {}
+        self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         self.closed = False
 
     def lease(self, native: Native, size: int, agreed: Plan) -> Lease:
         """A lane of the module's stem for a payload of `size` bytes; both are made where there is none."""
         with self._lock:
-            if self.closed:
-                raise RuntimeError("this Sandbox is closed")
             stand = self._stand(native, agreed)
             while stand.full:
                 self._changed.wait()
-                if self.closed:
-                    raise RuntimeError("this Sandbox is closed")
                 stand = self._stand(native, agreed)
-            lane = stand.idle.popleft() if stand.idle else None
-            if lane is not None and lane.input_max < size:
-                lane.close()
-                lane = None
-            if lane is None:
-                lane = self._new_lane(stand, size, native, agreed)
-            lane.run.cancelled = 0
-            stand.busy += 1
-            self._running.add(lane)
-            return Lease(native, stand, lane)
+            lease = Lease(self, native, stand)
+            self._leases.add(lease)
+            stand.leases.add(lease)
+            with contextlib.suppress(IndexError):
+                lease.lane = stand.idle.popleft()
+            if lease.lane is not None and lease.lane.input_max < size:
+                lease.lane.close()
+                lease.lane = None
+            if lease.lane is None:
+                try:
+                    lease.lane = self._new_lane(stand, size, native, agreed)
+                except WorkerFault:
+                    if not self._drop_idle():
+                        raise
+                    lease.lane = self._new_lane(stand, size, native, agreed)
+            lease.lane.run.cancelled = 0
+            return lease
+
+    def _drop_idle(self) -> int:
+        """Closes every idle lane, whose descriptors a new one may need; how many there were."""
+        idle = [stand.idle.pop() for stand in self._stands.values() for _ in range(len(stand.idle))]
+        for lane in idle:
+            lane.close()
+        return len(idle)
 
     def give_back(self, lease: Lease) -> None:
-        """Ends a lease: a clean lane waits for the next run, another is closed, a stem that failed too."""
+        """Ends a lease: a clean lane waits for the next run, another is closed, a stem that failed too. Idempotent."""
         stand, lane = lease.stand, lease.lane
+        if lane is None:
+            return
         with self._lock:
-            self._running.discard(lane)
-            stand.busy -= 1
             current = self._stands.get(lease.native) is stand
             broken = current and bool(lane.run.lost) and not stand.stem.alive()
             kept = lease.clean and not self.closed and current
@@ -115,53 +134,74 @@ class Pool:
                 stand.idle.append(lane)
             if broken:
                 del self._stands[lease.native]
+            lease.lane = None
+            self._leases.discard(lease)
+            stand.leases.discard(lease)
             self._changed.notify_all()
         if not kept:
             lane.close()
         if broken:
             stand.close()
+        if self.closed and not self._leases:
+            self._dispose()
 
     def close(self) -> None:
-        """Cancels what runs, waits for it, ends the stems; the zygote too, if no other Sandbox uses it. Idempotent."""
+        """Cancels what runs, waits for it, ends the stems; the zygote too, if no other Sandbox uses it. Idempotent.
+
+        Called by a signal handler in the middle of a run, it does not wait for that run: its end does the rest.
+        """
         with self._lock:
             self.closed = True
-            for lane in self._running:
-                lib.sa_cancel(lane.run)
+            for lease in list(self._leases):
+                if lease.lane is not None:
+                    lib.sa_cancel(lease.lane.run)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._running, timeout=CLOSE_TIMEOUT_S)
-            stands, self._stands = list(self._stands.values()), OrderedDict()
-            parent, self._zygote = self._zygote, None
+            me = threading.get_ident()
+            self._changed.wait_for(lambda: all(x.thread == me for x in list(self._leases)), timeout=CLOSE_TIMEOUT_S)
+            if any(x.thread == me for x in list(self._leases)):
+                return
+        self._dispose()
+
+    def _dispose(self) -> None:
+        with self._lock:
+            stands, self._stands = list(self._stands.values()), {}
+            hold, self._hold = self._hold, None
         for stand in stands:
             stand.close()
-        if parent is not None and self._owner == os.getpid():
-            release(parent)
+        if hold is not None and self._owner == os.getpid():
+            release(hold)
 
     def abandon(self) -> None:
         """In a forked child: closes its copies of the descriptors, and touches nothing of the parent's."""
         for stand in self._stands.values():
             stand.close()
-        for lane in self._running:
-            lane.close()
+        for lease in list(self._leases):
+            if lease.lane is not None:
+                lease.lane.close()
 
     def _stand(self, native: Native, agreed: Plan) -> _Stand:
+        if self.closed:
+            raise RuntimeError("this Sandbox is closed")
         stand = self._stands.get(native)
         if stand is None:
             stand = self._stands[native] = _Stand(self._new_stem(native, agreed), agreed)
             for _ in range(self._warm):
                 stand.idle.append(self._new_lane(stand, 0, native, agreed))
-        self._stands.move_to_end(native)
-        spare = len(self._stands) - MAX_STEMS
-        for old in [n for n, s in self._stands.items() if s.busy == 0 and n != native][: max(0, spare)]:
-            self._stands.pop(old).close()
+            self._close_spare(native)
+        stand.used = next(_uses)
         return stand
 
+    def _close_spare(self, but: Native) -> None:
+        """Of more than MAX_STEMS stems, those that were idle for longest are ended."""
+        idle = sorted((s.used, n) for n, s in self._stands.items() if not s.leases and n != but)
+        for _, native in idle[: max(0, len(self._stands) - MAX_STEMS)]:
+            self._stands.pop(native).close()
+
     def _parent(self) -> Zygote:
-        if self._zygote is not None and self._zygote.closed:
-            release(self._zygote)
-            self._zygote = None
-        if self._zygote is None:
-            self._zygote = acquire()
-        return self._zygote
+        if self._hold is None or self._hold.zygote is None or self._hold.zygote.closed:
+            self._hold = acquire()  # an earlier hold is gone with this line
+        assert self._hold.zygote is not None
+        return self._hold.zygote
 
     def _new_stem(self, native: Native, agreed: Plan) -> Stem:
         """A stem; if the zygote turns out to have died, a new one forks it."""

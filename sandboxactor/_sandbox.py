@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import weakref
 from typing import Any
 
@@ -22,6 +23,7 @@ from sandboxactor.spi import Guard, Kind, Meter
 __all__ = ["Sandbox"]
 
 
+SIGNAL_SLICE_NS = 100_000_000  # a signal that arrives just before the wait begins is looked at this much later
 MAX_OUTPUT = 1 << 40  # of sparse memory that a worker maps
 MAX_ENV = 1000
 
@@ -129,13 +131,13 @@ class Sandbox:
         data = self._copied(payload)
         if self._pool.closed:
             raise RuntimeError("this Sandbox is closed")
-        for _ in range(16):  # a file that changes under us is looked up again, but not for ever
+        for attempt in range(16):  # a file that changes under us is looked up again, but not for ever
             native = self._known.get(module) if type(module) is str else None
             try:
                 native = native or self._locate(module)
             except BadModule as e:
                 return bad_module(str(e), self._plan(Kind.NATIVE))
-            result = self._run_native(native, data, self._plan(Kind.NATIVE))
+            result = self._run_native(native, data, self._plan(Kind.NATIVE), again=attempt == 0)
             if result is not None:
                 return result
             self._known.clear()
@@ -161,11 +163,15 @@ class Sandbox:
             self._known[module] = native
         return native
 
-    def _run_native(self, native: Native, payload: bytes, agreed: Plan) -> Result | None:
-        """One run on a leased lane; None if the file changed, or if the parked worker was killed from outside."""
+    def _run_native(self, native: Native, payload: bytes, agreed: Plan, again: bool) -> Result | None:
+        """One run on a leased lane; None if the file changed, or if the parked worker was killed from outside before it
+        took the run (once only: later it is taken for the module's own doing, which can write that it took nothing)."""
         lease = self._pool.lease(native, len(payload), agreed)
-        run, lane = lease.run, lease.lane
+        lane = lease.lane
+        assert lane is not None
+        run = lane.run
         try:
+            run.slice_ns = SIGNAL_SLICE_NS if threading.current_thread() is threading.main_thread() else 0
             data = ffi.from_buffer(payload)
             run.payload, run.payload_size = data, len(payload)
             state = lib.sa_run(run)
@@ -180,10 +186,12 @@ class Sandbox:
             meter = lane.group.collect(lane.readings()) if lane.group else Meter()
             if run.error:
                 raise WorkerFault(f"the host could not {text(run.failed)}: {os.strerror(run.error)}")
-            check_seal(run, lease.seal, any(g is Guard.MEMORY_MAX for g, *_ in meter.breaches))
+            check_seal(run, lease.stand.seal, any(g is Guard.MEMORY_MAX for g, *_ in meter.breaches))
             found = facts(run, meter)
             if run.mapped or found.stdout or found.stderr:
                 lib.sa_release(run)
+            if again and found.wait is not None and found.state == lib.SA_NOT_LOADED and not found.limited:
+                return None
             # The stem forks no successor for a worker that exited with 121, whoever made it do so.
             lease.clean = not (meter.breaches or found.timed_out or found.cancelled or found.wait == 121 << 8)
             return judge(found, agreed, self.policy)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
+from sandboxactor._fds import open_high
 from sandboxactor._ops import (
     Bind,
     Birth,
@@ -64,6 +65,7 @@ __all__ = [
     "Tmpfs",
     "attempt",
     "freeze",
+    "open_high",
 ]
 
 

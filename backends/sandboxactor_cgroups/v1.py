@@ -15,7 +15,7 @@ from cgroupspy.controllers import Controller, CpuController, MemoryController
 from cgroupspy.interfaces import IntegerFile
 
 from sandboxactor.errors import WorkerFault
-from sandboxactor.spi import Guard, Meter
+from sandboxactor.spi import Guard, Meter, open_high
 from sandboxactor_cgroups.places import base_name, remove, sweep
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class GroupV1:
         _Pids(_Node(self._paths["pids"])).put("max", policy.processes)
 
     def _file(self, controller: str, name: str, flags: int = os.O_RDONLY) -> int:
-        fd = os.open(f"{self._paths[controller]}/{name}", flags | os.O_CLOEXEC)
+        fd = open_high(f"{self._paths[controller]}/{name}", flags)
         self._undo.callback(os.close, fd)
         return fd
 

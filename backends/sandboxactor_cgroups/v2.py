@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandboxactor.errors import WorkerFault
-from sandboxactor.spi import Guard, Meter
+from sandboxactor.spi import Guard, Meter, open_high
 from sandboxactor_cgroups.places import CONTROLLERS, base_name, remove, sweep
 
 if TYPE_CHECKING:
@@ -95,12 +95,12 @@ class GroupV2:
         _put(self._path, "pids.max", str(policy.processes + policy.spawn))  # the init of a tree is ours
 
     def _file(self, name: str, flags: int = os.O_RDONLY) -> int:
-        fd = os.open(f"{self._path}/{name}", flags | os.O_CLOEXEC)
+        fd = open_high(f"{self._path}/{name}", flags)
         self._undo.callback(os.close, fd)
         return fd
 
     def _open(self, policy: Policy) -> None:
-        self.clone_into = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.clone_into = open_high(self._path, os.O_RDONLY | os.O_DIRECTORY)
         self._undo.callback(os.close, self.clone_into)
         quota = self._file("cpu.max", os.O_WRONLY)
         self.before = (
@@ -162,7 +162,7 @@ class Factory:
 
     def stem_group(self, uid: int) -> int:
         """The leaf that stems are cloned into."""
-        return os.open(f"{_base(self._parent, uid)}/stems", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return open_high(f"{_base(self._parent, uid)}/stems", os.O_RDONLY | os.O_DIRECTORY)
 
     def make(self, uid: int) -> GroupV2:
         """One group."""

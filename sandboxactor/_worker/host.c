@@ -52,6 +52,7 @@ static void write_each(const struct sa_write *writes, uint32_t count)
 /* Whole memory back to zero pages: what one run left, no later run of this lane can see. */
 static int wipe(struct sa_run *run)
 {
+    if (run->memory < 0) return 0; /* the lane is closed, and the number may be somebody else's by now */
     off_t size = (off_t)(SA_PAGE + page_up(run->input_max) + page_up(run->output_max));
     return fallocate(run->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, size);
 }
@@ -197,10 +198,12 @@ int sa_wait(struct sa_run *run)
             continue;
         }
         uint64_t left = until - now;
+        int sliced = run->slice_ns && left > run->slice_ns;
+        if (sliced) left = run->slice_ns;
         struct timespec t = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
         struct pollfd p[3] = {{run->control, POLLIN, 0}, {run->pipes[0], POLLIN, 0}, {run->pipes[1], POLLIN, 0}};
         int n = ppoll(p, 3, &t, NULL);
-        if (n < 0 && errno == EINTR) return SA_INTERRUPTED;
+        if ((n < 0 && errno == EINTR) || (n == 0 && sliced)) return SA_INTERRUPTED;
         if (n < 0) return failed(run, "poll");
         if (p[1].revents) drain(run, 0);
         if (p[2].revents) drain(run, 1);

@@ -18,7 +18,7 @@ struct sa_run {
     const char *path[3];
     uint64_t path_dev[3], path_ino[3];
     const uint8_t *payload;
-    uint64_t payload_size, timeout_ns, grace_ns;
+    uint64_t payload_size, timeout_ns, grace_ns, slice_ns; /* slice: return SA_INTERRUPTED at least so often, 0 never */
     /* answers */
     uint64_t begun_ns, ended_ns;
     uint32_t started, sealed, faulted, reported, timed_out, cancelled, killed, lost;

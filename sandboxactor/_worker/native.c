@@ -86,6 +86,7 @@ _Noreturn void native_run(const struct record *r, struct sa_answer *answer, stru
     size_t size = 0;
 
     memcpy(&expected, r->data, sizeof expected);
+    answer->state = SA_LOADING; /* from here on the run was taken */
     set_environment(path + strlen(path) + 1, (const char *)r->data + r->size);
     if (stat(path, &st) == 0 && (st.st_ino != expected.ino || st.st_dev != expected.dev)) {
         say(answer, "the file was changed while it was loaded");

@@ -86,7 +86,7 @@ struct sa_status_msg {
 
 /* The first page of the memory that host and worker share; then the payload, then the output, each page-aligned. The
  * module can write all of it, so the host believes none of it beyond one bounded span of bytes. */
-enum sa_state { SA_NOT_LOADED, SA_BAD_MODULE, SA_RUNNING, SA_ANSWERED, SA_OVERSIZE, SA_NULL_OUTPUT };
+enum sa_state { SA_NOT_LOADED, SA_BAD_MODULE, SA_RUNNING, SA_ANSWERED, SA_OVERSIZE, SA_NULL_OUTPUT, SA_LOADING };
 struct sa_answer { uint32_t state; int32_t code; uint64_t size; char text[256]; };
 
 #endif

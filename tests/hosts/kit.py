@@ -63,6 +63,15 @@ def stat_of(pid: int) -> tuple[str, int]:
     return fields[0], int(fields[1])
 
 
+def ticks(pid: int) -> int:
+    """Ticks of processor time: only a worker that ran a module has any to speak of."""
+    try:
+        fields = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()  # noqa: SIM115
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
+
+
 class Tree:
     """The zygotes, stems and workers of this host, by who forked whom."""
 

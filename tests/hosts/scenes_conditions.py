@@ -162,6 +162,7 @@ def _one_stream(fd: int) -> None:
 
 def somebody_else_reaps() -> None:
     """A thread of the host reaps every child there is: closing takes no longer and no run is lost."""
+
     def reaper() -> None:
         while True:
             with contextlib.suppress(ChildProcessError):

@@ -11,7 +11,7 @@ import pytest
 
 from sandboxactor import Outcome, Result, Sandbox, WorkerFault
 
-from .kit import ECHO, VERDICTS, Tree, box, clean_after, echoes, fds, good, groups, spawn, stat_of, until, within
+from .kit import ECHO, VERDICTS, Tree, box, clean_after, echoes, fds, good, groups, spawn, stat_of, ticks, until, within
 
 
 def _dead(pid: int) -> bool:
@@ -104,11 +104,15 @@ def _parent_of_busy(stem: int) -> bool:
     return len([w for w in Tree().workers if stat_of(w)[1] == stem]) > 0
 
 
+def _spins(pid: int) -> bool:
+    return ticks(pid) > 8  # a worker that is only parked has less
+
+
 def _in_a_run(b: Sandbox, attack: object) -> None:
     errors: list[BaseException] = []
     ended: list[Result] = []
     thread = spawn(lambda: ended.append(b.run(VERDICTS, b"hang")), errors, daemon=True)
-    time.sleep(0.3)
+    assert until(lambda: any(map(_spins, Tree().workers)), 5)
     attack()  # type: ignore[operator]
     thread.join(3)
     assert not thread.is_alive(), "the run hangs"

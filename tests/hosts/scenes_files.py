@@ -45,9 +45,9 @@ def rebuilt() -> None:
     """A module rebuilt at the same path by rename, by write in place, and by delete and create."""
     target = _says(_room() / "m.so", "one")
     with box() as b:
-        good(b.run(target), b"one")
+        good(b.run(str(target)), b"one")
         _says(target, "two")
-        good(b.run(target), b"two")
+        good(b.run(str(target)), b"two")
         three = _says(target.with_name("three.so"), "three").read_bytes()
         target.write_bytes(three)
         good(b.run(target), b"three")
@@ -68,7 +68,7 @@ def swapped_by_symlink() -> None:
             for turn in range(6):
                 (room / "fresh").symlink_to((one, two)[turn % 2])
                 (room / "fresh").rename(room / name)
-                good(b.run(asked), (b"one", b"two")[turn % 2])
+                good(b.run(str(asked)), (b"one", b"two")[turn % 2])
 
 
 def swapped_to_a_hard_link() -> None:
@@ -85,7 +85,7 @@ def swapped_to_a_hard_link() -> None:
         for release in ("v1", "v2", "v1"):
             (room / "fresh").symlink_to(release)
             (room / "fresh").rename(room / "current")
-            good(b.run(room / "current" / "m.so"), release.encode())
+            good(b.run(str(room / "current" / "m.so")), release.encode())
 
 
 def companion_rebuilt() -> None:
@@ -95,9 +95,9 @@ def companion_rebuilt() -> None:
     _cc(room / "libword.so", 'const char *word(void) { return "one"; }', "-Wl,-soname,libword.so")
     _cc(room / "m.so", SOURCE % ("const char *word(void);", "word()"), *flags)
     with box() as b:
-        good(b.run(room / "m.so"), b"one")
+        good(b.run(str(room / "m.so")), b"one")
         _cc(room / "libword.so", 'const char *word(void) { return "two"; }', "-Wl,-soname,libword.so")
-        good(b.run(room / "m.so"), b"two")
+        good(b.run(str(room / "m.so")), b"two")
 
 
 def deleted() -> None:
@@ -113,7 +113,7 @@ def deleted() -> None:
         changes += [lambda: target.symlink_to("nowhere"), lambda: shutil.rmtree(target.parent)]
         for change in changes:
             change()
-            result = b.run(target)
+            result = b.run(str(target))
             assert result.outcome is Outcome.BAD_MODULE, (change, result)
             assert result.reason
         target.parent.mkdir()

@@ -106,6 +106,7 @@ def fork_while_threads_run() -> None:
     lost."""
     stop = threading.Event()
     with box() as b:
+
         def work(me: int) -> None:
             turn = 0
             while not stop.is_set():

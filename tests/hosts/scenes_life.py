@@ -225,6 +225,7 @@ def twenty_five_modules_on_one(limit: int = 25) -> None:
     paths = [shutil.copy(ECHO, os.path.join(tmp, f"m{i}.so")) for i in range(limit)]
     os.chmod(tmp, 0o755)
     with box() as b:
+
         def work() -> None:
             for path in paths + paths[::-1]:
                 good(b.run(path, path.encode()), path.encode())

@@ -111,6 +111,7 @@ def concurrent_large() -> None:
     """Eight threads, each with its own 4 to 20 MiB, four turns: no byte of another's."""
     before = fds()
     with box(output="64MiB", memory="1GiB") as b:
+
         def work(me: int) -> None:
             for turn in range(4):
                 echoes(b, _pattern((4 + 2 * me + turn) * MIB + me, me * 10 + turn))

@@ -15,7 +15,7 @@ import pytest
 
 from sandboxactor import Outcome, Sandbox
 
-from .kit import ECHO, VERDICTS, Tree, box, children, clean_after, echoes, fds, good, ours, spawn, until, within
+from .kit import ECHO, VERDICTS, Tree, box, children, clean_after, echoes, fds, good, ours, spawn, ticks, until, within
 
 
 class _Poke(Exception):
@@ -39,19 +39,10 @@ def ctrl_c() -> None:
             _later(0.2, signal.SIGINT)
             with within(1.2), pytest.raises(KeyboardInterrupt):
                 b.run(VERDICTS, word)
-            busy = [p for p in Tree().workers if _cpu(p) > 5]
+            busy = [p for p in Tree().workers if ticks(p) > 5]
             assert not busy, busy
             echoes(b)
     clean_after(before)
-
-
-def _cpu(pid: int) -> int:
-    """Ticks of processor time: only a worker that ran a module has any to speak of."""
-    try:
-        fields = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()  # noqa: SIM115
-    except OSError:
-        return 0
-    return int(fields[11]) + int(fields[12])
 
 
 def _ignore_interrupts() -> None:
@@ -66,6 +57,7 @@ def ctrl_c_twice() -> None:
     with box() as b:
         echoes(b)
         for _ in range(10):
+
             def storm() -> None:
                 time.sleep(0.1)
                 for _ in range(10):

@@ -72,6 +72,7 @@ def one_sandbox_many_runs() -> None:
 
 def many_sandboxes() -> None:
     """RUNS/20 Sandboxes, made, used by a thread or two and closed: the same."""
+
     def one() -> None:
         with box() as b:
             together([lambda: echoes(b, b"x" * 300_000)] * 2)
@@ -89,6 +90,7 @@ def many_sandboxes() -> None:
 def timeouts_and_limits() -> None:
     """Runs that end by their deadline or their memory give their lanes up: none of it piles up."""
     with box(timeout="60ms", memory="24MiB", output="64KiB") as b:
+
         def four() -> None:
             for word in (b"hang", b"alloc:100", b"big:100000", b"stop"):
                 assert not b.run(VERDICTS, word).ok or word == b"alloc:100"

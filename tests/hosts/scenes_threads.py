@@ -66,6 +66,7 @@ def first_sandbox_made_by_many_at_once() -> None:
 def sandboxes_come_and_go() -> None:
     """The last Sandbox is closed in one thread while another makes the next: the zygote between them is never
     missing."""
+
     def work() -> None:
         for _ in range(15):
             with box() as b:

@@ -47,7 +47,7 @@ def test_killed_host(host: Scene, doing: str) -> None:
     """SIGKILL in the middle of it: no process, control group or mount one second later."""
     process = host(doing)
     _said(process)
-    assert kit.ours(process.pid)
+    assert kit.until(lambda: kit.ours(process.pid), 2)
     process.kill()
     process.wait()
     kit.gone(process.pid, 1.0)
