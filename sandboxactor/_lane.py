@@ -123,9 +123,9 @@ class Lane:
         except OSError as e:
             raise WorkerFault(f"the stem does not answer: {e}") from e
 
-    def expect(self, paths: list[tuple[str, tuple[int, int]]]) -> None:
-        """The files that must still be what they were when the stem was made (given path, folder, resolved file)."""
-        for i, (path, (dev, ino)) in enumerate(dict(paths).items()):
+    def expect(self, paths: dict[str, tuple[int, int]]) -> None:
+        """At most four paths that must still lead to the same inodes as when the stem was made."""
+        for i, (path, (dev, ino)) in enumerate(paths.items()):
             text = ffi.from_buffer(os.fsencode(path) + b"\0")
             self._keep.append(text)
             self.run.path[i], self.run.path_dev[i], self.run.path_ino[i] = text, dev, ino

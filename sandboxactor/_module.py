@@ -109,6 +109,7 @@ class Native(NamedTuple):
     folder: str
     module_id: tuple[int, int]
     folder_id: tuple[int, int]
+    asked_folder_id: tuple[int, int]  # of the folder that was named: a swap may lead to a hard link elsewhere
 
 
 def closed_to_others(native: Native) -> str:
@@ -123,12 +124,13 @@ def closed_to_others(native: Native) -> str:
 
 def resolve(module: NativeModule) -> Native:
     """The file behind the path, with every symlink resolved. Raises BadModule."""
-    asked = os.path.join(os.getcwd(), module.path)
     try:
+        asked = module.path if os.path.isabs(module.path) else os.path.join(os.getcwd(), module.path)
         real = os.path.realpath(asked, strict=True)
         found = os.stat(real)
         folder = os.path.dirname(real)
         around = os.stat(folder)
+        beside = os.stat(os.path.dirname(asked))
     except (OSError, ValueError) as e:
         raise BadModule(f"module {module.path!r} cannot be found: {e}") from e
     if not stat.S_ISREG(found.st_mode):
@@ -137,4 +139,5 @@ def resolve(module: NativeModule) -> Native:
         raise InvalidPolicy(
             f"module: {module.path!r} lies in the root folder, which its worker would get to read; move it"
         )
-    return Native(asked, real, folder, (found.st_dev, found.st_ino), (around.st_dev, around.st_ino))
+    ids = [(st.st_dev, st.st_ino) for st in (found, around, beside)]
+    return Native(asked, real, folder, *ids)

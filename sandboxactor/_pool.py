@@ -88,6 +88,7 @@ class Pool:
         self._stands: dict[Native, _Stand] = {}
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         self.closed = False
+        self._left = False  # close() was called in the middle of a run, whose end does the rest
 
     def lease(self, native: Native, size: int, agreed: Plan) -> Lease:
         """A lane of the module's stem for a payload of `size` bytes; both are made where there is none."""
@@ -126,24 +127,28 @@ class Pool:
         stand, lane = lease.stand, lease.lane
         if lane is None:
             return
-        with self._lock:
-            current = self._stands.get(lease.native) is stand
-            broken = current and bool(lane.run.lost) and not stand.stem.alive()
-            kept = lease.clean and not self.closed and current
-            if kept:
-                stand.idle.append(lane)
+        lease.lane = None
+        try:
+            with self._lock:
+                current = self._stands.get(lease.native) is stand
+                broken = current and bool(lane.run.lost) and not stand.stem.alive()
+                kept = lease.clean and not self.closed and current
+                if kept:
+                    stand.idle.append(lane)
+                if broken:
+                    del self._stands[lease.native]
+            if not kept:
+                lane.close()
             if broken:
-                del self._stands[lease.native]
-            lease.lane = None
-            self._leases.discard(lease)
-            stand.leases.discard(lease)
-            self._changed.notify_all()
-        if not kept:
-            lane.close()
-        if broken:
-            stand.close()
-        if self.closed and not self._leases:
-            self._dispose()
+                stand.close()
+        finally:  # only now: who closes the Sandbox waits for the lane to be gone
+            with self._lock:
+                self._leases.discard(lease)
+                stand.leases.discard(lease)
+                self._changed.notify_all()
+                last = self._left and not self._leases
+            if last:
+                self._dispose()
 
     def close(self) -> None:
         """Cancels what runs, waits for it, ends the stems; the zygote too, if no other Sandbox uses it. Idempotent.
@@ -158,7 +163,8 @@ class Pool:
             self._changed.notify_all()
             me = threading.get_ident()
             self._changed.wait_for(lambda: all(x.thread == me for x in list(self._leases)), timeout=CLOSE_TIMEOUT_S)
-            if any(x.thread == me for x in list(self._leases)):
+            self._left = any(x.thread == me for x in list(self._leases))
+            if self._left:
                 return
         self._dispose()
 
@@ -248,7 +254,12 @@ class Pool:
             room *= 2
         lane = Lane(stand.stem, agreed.groups, min(room, self._policy.input), self._policy.output)
         lane.expect(
-            [(native.asked, native.module_id), (native.folder, native.folder_id), (native.module, native.module_id)]
+            {
+                native.asked: native.module_id,
+                os.path.dirname(native.asked): native.asked_folder_id,
+                native.folder: native.folder_id,
+                native.module: native.module_id,
+            }
         )
         lane.run.timeout_ns = int(self._policy.timeout * 1e9)
         return lane

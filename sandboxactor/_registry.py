@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 
-from sandboxactor.errors import InternalError, InvalidPolicy
+from sandboxactor.errors import InternalError, InvalidPolicy, WorkerFault
 from sandboxactor.spi import Backend, Support
 
 __all__ = ["BUILTIN", "load", "probe", "selected"]
@@ -77,6 +77,8 @@ def probe(name: str) -> Support:
 def _try(backend: Backend) -> Support:
     try:
         return backend.probe()
+    except WorkerFault:
+        raise  # this process is short of something: the next try may find the primitive, so nothing is remembered
     except Exception as e:  # a probe never raises: one that does is not available
         return Support(
             False, reason=f"its probe failed: {type(e).__name__}: {e}", remedy="report this as a bug of the backend"

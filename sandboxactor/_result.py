@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from types import MappingProxyType
+from typing import cast
 
 import attrs
 
+from sandboxactor._policy import FrozenMap
 from sandboxactor.errors import ModuleFailed
 from sandboxactor.spi import Guard
 
@@ -66,8 +67,8 @@ class Usage:
     egress_requests: int | None = None
 
 
-def _read_only(value: Mapping[Guard, str]) -> Mapping[Guard, str]:
-    return MappingProxyType(dict(value))
+def _frozen(value: Mapping[Guard, str]) -> Mapping[Guard, str]:
+    return cast("Mapping[Guard, str]", FrozenMap(cast("Mapping[str, str]", value)))
 
 
 @attrs.frozen
@@ -89,7 +90,7 @@ class Result:
     breach: Breach | None
     denials: tuple[Denial, ...]
     usage: Usage
-    enforced: Mapping[Guard, str] = attrs.field(converter=_read_only, hash=False)
+    enforced: Mapping[Guard, str] = attrs.field(converter=_frozen)
     waived: frozenset[Guard]
 
     @property

@@ -7,8 +7,9 @@ operations below, which the worker executes in order or dies. The worker knows t
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
@@ -66,6 +67,7 @@ __all__ = [
     "attempt",
     "freeze",
     "open_high",
+    "removed_with_host",
 ]
 
 
@@ -221,6 +223,21 @@ def attempt(ops: Sequence[Op]) -> str:
     from sandboxactor._launch import attempt as tried
 
     return str(tried(ops) or "")
+
+
+@contextlib.contextmanager
+def removed_with_host(folders: Sequence[str]) -> Iterator[None]:
+    """While this lasts, the zygote empties and removes these folders if this process is killed. For probes that make
+    groups; a plan's own are announced by the core."""
+    from sandboxactor._launch import acquire, release
+
+    hold = acquire()
+    try:
+        if hold.zygote is not None:
+            hold.zygote.add_bases(folders)
+        yield
+    finally:
+        release(hold)
 
 
 def freeze(**holes: Iterable[str]) -> dict[Guard, frozenset[str]]:

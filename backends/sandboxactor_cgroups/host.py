@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sandboxactor.spi import Group, Guard, Phase, Step, Support, freeze
+from sandboxactor.errors import WorkerFault
+from sandboxactor.spi import Group, Guard, Phase, Step, Support, freeze, removed_with_host
 from sandboxactor_cgroups import places
 
 if TYPE_CHECKING:
@@ -40,9 +42,12 @@ class CgroupsBackend:
             return Support(False, reason=found.reason, remedy=found.remedy)
         maker = factory(found.version, found.folders, Policy.strict())
         try:
-            group: Group = maker.make(os.geteuid())
-            group.close()
+            with removed_with_host(maker.bases):
+                group: Group = maker.make(os.geteuid())
+                group.close()
         except OSError as e:
+            if e.errno in (errno.EMFILE, errno.ENFILE):
+                raise WorkerFault("no file descriptor left to make a control group: raise RLIMIT_NOFILE") from e
             return Support(
                 False, reason=f"a group cannot be made: {e}", remedy="run as root, or under a delegated cgroup"
             )

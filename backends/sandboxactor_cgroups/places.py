@@ -15,6 +15,8 @@ from pathlib import Path
 
 import attrs
 
+from sandboxactor.errors import WorkerFault
+
 __all__ = ["CONTROLLERS", "Places", "base_name", "find", "remove", "remove_tree", "sweep"]
 
 CONTROLLERS = ("memory", "cpu", "pids")
@@ -112,6 +114,8 @@ def find() -> Places:
     try:
         mounts, own = _mounts(), _own()
     except OSError as e:
+        if e.errno in (errno.EMFILE, errno.ENFILE):
+            raise WorkerFault("no file descriptor left to look for control groups: raise RLIMIT_NOFILE") from e
         return Places(0, reason=f"/proc does not say where control groups are: {e}", remedy="mount /proc")
     return _v1(mounts, own) or _v2(mounts, own)
 

@@ -154,7 +154,7 @@ static void forget(struct sa_run *run)
 
 static int moved(const struct sa_run *run)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct stat st;
         if (run->path[i] && (stat(run->path[i], &st) || st.st_dev != run->path_dev[i] || st.st_ino != run->path_ino[i])) return 1;
     }

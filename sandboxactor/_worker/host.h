@@ -15,8 +15,8 @@ struct sa_run {
     struct sa_write before[8], release[4];
     int32_t after[8];
     /* set for each run; each path must still be the file of that device and inode */
-    const char *path[3];
-    uint64_t path_dev[3], path_ino[3];
+    const char *path[4];
+    uint64_t path_dev[4], path_ino[4];
     const uint8_t *payload;
     uint64_t payload_size, timeout_ns, grace_ns, slice_ns; /* slice: return SA_INTERRUPTED at least so often, 0 never */
     /* answers */

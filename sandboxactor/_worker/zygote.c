@@ -141,7 +141,8 @@ _Noreturn void zygote_serve(int control, pid_t host)
         struct pollfd polled[2] = {{.fd = control, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
         if (ppoll(polled, 2, NULL, &waiting) < 0 && errno != EINTR) finish();
         reap(WNOHANG);
-        if (polled[1].revents) finish();
+        /* What the host said before it died comes first: perhaps which groups to remove. */
         if (polled[0].revents) control_message(control, pidfd);
+        else if (polled[1].revents) finish();
     }
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sandboxactor import Sandbox
 
-from .kit import ECHO, VERDICTS, box, children, echoes, fds, groups, mounts, ours, together
+from .kit import ECHO, VERDICTS, box, children, echoes, fds, groups, mounts, ours, together, until
 
 RUNS = int(os.environ.get("SANDBOXACTOR_SOAK", "1000"))
 
@@ -30,8 +30,8 @@ def _memory_groups() -> int:
 
 
 def _temporary() -> set[str]:
-    folders = ("/tmp", "/var/tmp", "/dev/shm", os.environ["TMPDIR"])
-    return {name for folder in folders for name in os.listdir(folder) if "sandboxactor" in name}
+    """The folder that tempfile uses is this scene's own; the rest of /tmp belongs to others too."""
+    return {name for folder in ("/dev/shm", os.environ["TMPDIR"]) for name in os.listdir(folder)}
 
 
 def _held() -> dict[str, int]:
@@ -61,8 +61,7 @@ def one_sandbox_many_runs() -> None:
         before, rss, dying = _held(), _rss(), _memory_groups()
         for _ in range(RUNS):
             _a_run(b, chance)
-        after = _held()
-        assert after == before
+        assert until(lambda: _held() == before, 2), (_held(), before)  # the last worker's successor is parked by then
         assert _rss() - rss < (4 << 20) + RUNS * 64, (_rss() - rss) >> 10
         assert _memory_groups() - dying <= 8 + RUNS // 500, (_memory_groups(), dying)
     assert {k: v for k, v in _held().items() if k in ("processes", "children", "groups")} == dict.fromkeys(
@@ -82,7 +81,7 @@ def many_sandboxes() -> None:
     before, rss, dying = _held(), _rss(), _memory_groups()
     for _ in range(RUNS // 20):
         one()
-    assert _held() == before
+    assert until(lambda: _held() == before, 2), (_held(), before)
     assert _rss() - rss < (4 << 20) + RUNS * 64, (_rss() - rss) >> 10
     assert _memory_groups() - dying <= 16 + RUNS // 100, (_memory_groups(), dying)
 
@@ -100,8 +99,7 @@ def timeouts_and_limits() -> None:
         for _ in range(RUNS // 100):
             four()
         assert b.run(ECHO, b"x").ok
-        after = _held()
-        spare = {"descriptors": 20, "processes": 4, "groups": 4}  # one lane more or less
-        assert all(after[k] <= before[k] + spare.get(k, 0) for k in before), (before, after)
+        spare = {"descriptors": 22, "processes": 4, "groups": 4}  # one lane more or less
+        assert until(lambda: all(n <= before[k] + spare.get(k, 0) for k, n in _held().items()), 2), (_held(), before)
     assert not ours()
     assert threading.active_count() == 1
