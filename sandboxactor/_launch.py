@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import socket
 import threading
 import weakref
@@ -193,7 +194,12 @@ class Stem:
             raise StemFault(OP_NAMES.get(fault.op, ""), fault.error, text(fault.what))
 
     def alive(self) -> bool:
-        """Whether its end of the socket is still open."""
+        """Whether its end of the socket is still open. A process that dies closes its descriptors one by one: a lane's
+        may be gone a moment before this one."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        if not poll.poll(50):
+            return True
         try:
             return self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
         except BlockingIOError:

@@ -106,14 +106,23 @@ class Pool:
                 lease.lane.close()
                 lease.lane = None
             if lease.lane is None:
-                try:
-                    lease.lane = self._new_lane(stand, size, native, agreed)
-                except WorkerFault:
-                    if not self._drop_idle():
-                        raise
-                    lease.lane = self._new_lane(stand, size, native, agreed)
+                lease.lane = self._made_lane(lease, size, agreed)
             lease.lane.run.cancelled = 0
             return lease
+
+    def _made_lane(self, lease: Lease, size: int, agreed: Plan) -> Lane:
+        """A new lane: of a new stem where it has died; after the idle lanes are gone where descriptors are short."""
+        try:
+            return self._new_lane(lease.stand, size, lease.native, agreed)
+        except WorkerFault:
+            if not lease.stand.stem.alive():
+                self._stands.pop(lease.native, None)
+                lease.stand.close()
+                lease.stand = self._stand(lease.native, agreed)
+                lease.stand.leases.add(lease)
+            elif not self._drop_idle():
+                raise
+        return self._new_lane(lease.stand, size, lease.native, agreed)
 
     def _drop_idle(self) -> int:
         """Closes every idle lane, whose descriptors a new one may need; how many there were."""

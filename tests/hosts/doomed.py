@@ -26,7 +26,7 @@ def _in_run(*words: bytes) -> None:
 def idle() -> None:
     b = box()
     echoes(b)
-    assert Tree().workers
+    assert until(lambda: Tree().workers, 2)
     _ready()
     time.sleep(60)
 

@@ -89,6 +89,20 @@ def stem_killed() -> None:
     clean_after(before)
 
 
+def stem_killed_before_a_larger_payload() -> None:
+    """The stem is killed, and the next runs need a lane that is still to be made: no module stays broken for it."""
+    before = fds()
+    with box() as b:
+        echoes(b)
+        _kill(Tree().stems)
+        for _ in range(2):
+            with contextlib.suppress(WorkerFault):
+                echoes(b, b"x" * 200_000)
+        echoes(b, b"x" * 200_000)
+        echoes(b)
+    clean_after(before)
+
+
 def stem_killed_in_a_run() -> None:
     """The stem is killed during a run: a WorkerFault at once, not a verdict on the module."""
     before = fds()

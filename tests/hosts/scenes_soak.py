@@ -7,6 +7,7 @@ import os
 import random
 import resource
 import threading
+import time
 from pathlib import Path
 
 from sandboxactor import Sandbox
@@ -41,6 +42,12 @@ def _held() -> dict[str, int]:
     }  # fmt: skip
 
 
+def _settled() -> dict[str, int]:
+    """What is held once every lane has its next worker parked."""
+    time.sleep(0.3)
+    return _held()
+
+
 def _a_run(b: Sandbox, chance: random.Random) -> None:
     """One of the ways a run ends; most end well."""
     ends = [b"rc:3", b"abort", b"segv", b"exit:1", b"flood:1", b"scribble", b"badabi", b"bgthreads:2"]
@@ -58,7 +65,7 @@ def one_sandbox_many_runs() -> None:
     with box() as b:
         for _ in range(150):
             _a_run(b, chance)
-        before, rss, dying = _held(), _rss(), _memory_groups()
+        before, rss, dying = _settled(), _rss(), _memory_groups()
         for _ in range(RUNS):
             _a_run(b, chance)
         assert until(lambda: _held() == before, 2), (_held(), before)  # the last worker's successor is parked by then
@@ -78,7 +85,7 @@ def many_sandboxes() -> None:
 
     for _ in range(5):
         one()
-    before, rss, dying = _held(), _rss(), _memory_groups()
+    before, rss, dying = _settled(), _rss(), _memory_groups()
     for _ in range(RUNS // 20):
         one()
     assert until(lambda: _held() == before, 2), (_held(), before)
@@ -95,7 +102,7 @@ def timeouts_and_limits() -> None:
                 assert not b.run(VERDICTS, word).ok or word == b"alloc:100"
 
         four()
-        before = _held()
+        before = _settled()
         for _ in range(RUNS // 100):
             four()
         assert b.run(ECHO, b"x").ok
