@@ -9,7 +9,7 @@ import socket
 from typing import Any
 
 from sandboxactor._fds import high, signals_held
-from sandboxactor._launch import Stem, _descriptors, _hang_up, _socketpair
+from sandboxactor._launch import Stem, _descriptors, _hang_up, _socketpair, send_fds
 from sandboxactor._wire import ffi, lib
 from sandboxactor.errors import WorkerFault
 from sandboxactor.spi import Group, GroupFactory
@@ -72,6 +72,8 @@ class Lane:
             memory = _sealed_memory(lib.SA_PAGE + _pages(input_max) + _pages(output_max))
             self._undo.callback(os.close, memory)
             go_theirs, go = self._pipe(temporary, keep_write=True)
+            # A read end of our own: writing to a stem that is gone is then no SIGPIPE, and `control` tells of it.
+            self._undo.callback(os.close, high(os.dup(go_theirs)))
             seal, seal_theirs = self._pipe(temporary)
             out, out_theirs = self._pipe(temporary)
             err, err_theirs = self._pipe(temporary)
@@ -118,7 +120,7 @@ class Lane:
         )
         fds = [*fds, *attach, *([into] if into >= 0 else [])]
         try:
-            socket.send_fds(self.stem.sock, [ffi.buffer(message)], fds)
+            send_fds(self.stem.sock, [ffi.buffer(message)], fds)
             self.handed_over = True
         except OSError as e:
             raise WorkerFault(f"the stem does not answer: {e}") from e

@@ -7,6 +7,7 @@ stem, sealed memory for payload and output, two pipes, and a control group.
 
 from __future__ import annotations
 
+import array
 import contextlib
 import errno
 import os
@@ -60,6 +61,11 @@ def _hang_up(sock: socket.socket, owner: int) -> None:
     sock.close()
 
 
+def send_fds(sock: socket.socket, parts: Sequence[Any], fds: Sequence[int]) -> None:
+    """socket.send_fds, but a host that did not ignore SIGPIPE outlives it (socket.send_fds drops its flags)."""
+    sock.sendmsg(parts, [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))], socket.MSG_NOSIGNAL)
+
+
 class Zygote:
     """The one small C process of this host, and those that use it."""
 
@@ -78,7 +84,7 @@ class Zygote:
     def send(self, kind: int, body: bytes, fds: Sequence[int] = ()) -> None:
         """One packet of a type, its body and descriptors."""
         try:
-            socket.send_fds(self.sock, [kind.to_bytes(8, "little"), body], list(fds))
+            send_fds(self.sock, [kind.to_bytes(8, "little"), body], fds)
         except OSError as e:
             self.closed = True
             raise WorkerFault(f"the zygote does not answer: {e}") from e

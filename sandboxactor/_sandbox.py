@@ -131,13 +131,13 @@ class Sandbox:
         data = self._copied(payload)
         if self._pool.closed:
             raise RuntimeError("this Sandbox is closed")
-        for attempt in range(16):  # a file that changes under us is looked up again, but not for ever
+        for _ in range(16):  # a file that changes under us is looked up again, but not for ever
             native = self._known.get(module) if type(module) is str else None
             try:
                 native = native or self._locate(module)
             except BadModule as e:
                 return bad_module(str(e), self._plan(Kind.NATIVE))
-            result = self._run_native(native, data, self._plan(Kind.NATIVE), again=attempt == 0)
+            result = self._run_native(native, data, self._plan(Kind.NATIVE))
             if result is not None:
                 return result
             self._known.clear()
@@ -163,9 +163,9 @@ class Sandbox:
             self._known[module] = native
         return native
 
-    def _run_native(self, native: Native, payload: bytes, agreed: Plan, again: bool) -> Result | None:
+    def _run_native(self, native: Native, payload: bytes, agreed: Plan) -> Result | None:
         """One run on a leased lane; None if the file changed, or if the parked worker was killed from outside before it
-        took the run (once only: later it is taken for the module's own doing, which can write that it took nothing)."""
+        heard of the run."""
         lease = self._pool.lease(native, len(payload), agreed)
         lane = lease.lane
         assert lane is not None
@@ -180,7 +180,7 @@ class Sandbox:
             if state == lib.SA_STALE:
                 lease.clean = True
                 return None
-            if not run.started and not run.faulted and not run.error and not lane.fresh:
+            if not run.started and not run.faulted and not run.error and (run.sealed or not lane.fresh):
                 return None
             lane.fresh = False
             meter = lane.group.collect(lane.readings()) if lane.group else Meter()
@@ -190,10 +190,10 @@ class Sandbox:
             found = facts(run, meter)
             if run.mapped or found.stdout or found.stderr:
                 lib.sa_release(run)
-            if again and found.wait is not None and found.state == lib.SA_NOT_LOADED and not found.limited:
-                return None
             # The stem forks no successor for a worker that exited with 121, whoever made it do so.
-            lease.clean = not (meter.breaches or found.timed_out or found.cancelled or found.wait == 121 << 8)
+            lease.clean = bool(run.sealed) and not (
+                meter.breaches or found.timed_out or found.cancelled or found.wait == 121 << 8
+            )
             return judge(found, agreed, self.policy)
         except BaseException:
             self._end(run)

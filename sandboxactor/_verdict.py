@@ -43,11 +43,6 @@ class Facts:
     usage: Usage
     meter: Meter
 
-    @property
-    def limited(self) -> bool:
-        """Whether a limit or the host ended the run."""
-        return self.timed_out or self.cancelled or bool(self.meter.breaches) or bool(self.meter.outside)
-
 
 def expected_seal(plan: Plan, records: int) -> dict[str, int]:
     """What a worker of this plan must report and read back before the module may be touched."""

@@ -75,6 +75,8 @@ static void hear(struct sa_run *run)
     if (n == sizeof m.status && m.type == SA_MSG_STATUS) run->status = m.status, run->reported = 1;
     else if (n == sizeof m.fault && m.type == SA_MSG_FAULT) run->fault = m.fault, run->faulted = 1;
     else run->lost = 1;
+    /* Killed from outside while it was parked, before or after we wrote: this run never began. */
+    if (run->reported && !run->killed && (run->status.unheard || run->status.ended_ns < run->begun_ns)) run->started = 0;
 }
 
 /* The worker's own word, from before its module was loaded: a pipe that nobody polls, so that it wakes nobody. */

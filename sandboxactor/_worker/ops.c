@@ -8,6 +8,7 @@
 #include <linux/seccomp.h>
 #include <linux/securebits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -210,4 +211,18 @@ int read_back(struct sa_seal_msg *seal)
     seal->landlock = fd < 0 && errno == EACCES;
     if (fd >= 0) close(fd);
     return capabilities(0, &seal->capabilities);
+}
+
+/* A filter's kill leaves the main thread's mode at 3 (dead, since Linux 5.17); a raised SIGSYS leaves it at 2. */
+uint32_t filter_killed(int proc, pid_t pid)
+{
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "%d/status", (int)pid);
+    int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    text[n < 0 ? 0 : n] = 0;
+    const char *line = strstr(text, "\nSeccomp:\t");
+    if (!line) return SA_FILTER_UNKNOWN;
+    return line[10] == '3' ? SA_FILTER_KILLED : SA_FILTER_NO;
 }

@@ -115,9 +115,10 @@ _Noreturn void worker_main(struct stem *s, struct lane *lane)
     if (tell(lane->seal, &seal, sizeof seal)) _exit(121);
     /* Of all descriptors only `go` is left while it waits, and that is closed before the module loads. */
     if (dup2(lane->go, 3) != 3 || syscall(SYS_close_range, 4, ~0U, 0)) _exit(121);
-    if (read(3, &m, sizeof m) != sizeof m || m.type != SA_MSG_RUN || m.worker != lane->workers ||
-        m.payload > lane->input_max || close(3))
-        _exit(0);
+    do { /* a RUN for a worker that was killed before it heard of it is nobody's */
+        if (read(3, &m, sizeof m) != sizeof m || m.type != SA_MSG_RUN || m.payload > lane->input_max) _exit(0);
+    } while (m.worker != lane->workers);
+    if (close(3)) _exit(0);
     native_run(&s->program.records[s->program.count - 1], memory, lane, m.payload);
 }
 
@@ -202,20 +203,6 @@ static void lane_message(struct lane *lane)
     kill(lane->worker, SIGKILL);
 }
 
-/* A filter's kill leaves the main thread's mode at 3 (dead, since Linux 5.17); a raised SIGSYS leaves it at 2. */
-static uint32_t filter_killed(pid_t pid)
-{
-    char path[64], text[4096];
-    snprintf(path, sizeof path, "%d/status", (int)pid);
-    int fd = openat(stem.proc, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) close(fd);
-    text[n < 0 ? 0 : n] = 0;
-    const char *line = strstr(text, "\nSeccomp:\t");
-    if (!line) return SA_FILTER_UNKNOWN;
-    return line[10] == '3' ? SA_FILTER_KILLED : SA_FILTER_NO;
-}
-
 static int reap_one(void)
 {
     siginfo_t info = {0};
@@ -223,7 +210,7 @@ static int reap_one(void)
     int status;
     if (keyed_call(SYS_waitid, P_ALL, 0, (long)&info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid) return 0;
     struct sa_status_msg m = {.type = SA_MSG_STATUS};
-    if (info.si_code != CLD_EXITED && info.si_status == SIGSYS) m.filter = filter_killed(info.si_pid);
+    if (info.si_code != CLD_EXITED && info.si_status == SIGSYS) m.filter = filter_killed(stem.proc, info.si_pid);
     if (stem.birth & SA_CLONE_NEWPID) m.filter = SA_FILTER_UNKNOWN; /* it was the init's child */
     if (keyed_call(SYS_wait4, info.si_pid, (long)&status, 0, (long)&u) != info.si_pid) return 0;
     for (int i = 0; i < SA_MAX_LANES; i++) {
@@ -241,6 +228,10 @@ static int reap_one(void)
          * takes the seal out of the pipe as soon as it is told, so the look comes first. */
         int sealed = 0;
         if (ioctl(lane->seal, FIONREAD, &sealed)) sealed = 0;
+        struct sa_run_msg unheard;
+        int left = 0;
+        if (lane->go >= 0 && !ioctl(lane->go, FIONREAD, &left) && left == sizeof unheard)
+            m.unheard = read(lane->go, &unheard, sizeof unheard) == sizeof unheard;
         tell(lane->control, &m, sizeof m);
         if (lane->go >= 0 && sealed == sizeof(struct sa_seal_msg) && !(WIFEXITED(status) && WEXITSTATUS(status) == 121))
             lane_fork(lane);
@@ -253,7 +244,7 @@ static void control_message(int control)
     struct sa_lane_msg m;
     int fds[SA_MAX_FDS], count = 0;
     ssize_t n = receive(control, &m, sizeof m, fds, &count, 1);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == EMSGSIZE)) return; /* EMSGSIZE: no room for its fds */
     if (n == sizeof m && m.type == SA_MSG_LANE) return lane_open(&m, fds, count);
     _exit(0); /* the host closed the Sandbox, or speaks another language: workers die with us */
 }

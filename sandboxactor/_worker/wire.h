@@ -81,6 +81,7 @@ struct sa_status_msg {
     uint32_t type, worker; /* counted from 1 in each lane */
     int32_t status; /* as wait4(2) gives it */
     uint32_t filter;
+    uint64_t unheard; /* its RUN still lay in `go` and was taken out: it died before it heard of it */
     uint64_t ended_ns, user_us, system_us, switches, maxrss_kib, read_blocks, write_blocks;
 };
 

@@ -63,6 +63,7 @@ int op_symlink(struct stem *stem, const struct record *record);
 int op_pivot(struct stem *stem);
 int landlock_build(struct stem *stem, const struct record *record);
 int read_back(struct sa_seal_msg *seal);
+uint32_t filter_killed(int proc, pid_t pid);
 
 _Noreturn void zygote_serve(int control, pid_t host);
 _Noreturn void stem_main(int control, const uint8_t *bytes, size_t size, int zygote, uid_t uid, gid_t gid);

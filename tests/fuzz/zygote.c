@@ -35,7 +35,7 @@ int fuzz_nanosleep(const struct timespec *a, struct timespec *b) { return (void)
 pid_t fuzz_waitpid(pid_t pid, int *status, int options) { return (void)pid, (void)status, (void)options, errno = ECHILD, -1; }
 pid_t spawn(uint64_t flags, int group) { return (void)flags, (void)group, next_pid++ % 7 ? next_pid : -1; }
 long keyed_call(long n, long a, long b, long c, long d) { return syscall(n, a, b, c, d); }
-_Noreturn void stem_main(int c, const uint8_t *b, size_t n, uid_t u, gid_t g) { (void)c, (void)b, (void)n, (void)u, (void)g, abort(); }
+_Noreturn void stem_main(int c, const uint8_t *b, size_t n, int z, uid_t u, gid_t g) { (void)c, (void)b, (void)n, (void)z, (void)u, (void)g, abort(); }
 
 static void packet(int to, struct bytes *input)
 {
