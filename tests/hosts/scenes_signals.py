@@ -146,7 +146,7 @@ def a_handler_that_runs() -> None:
             signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 1.5e-3))
             echoes(b, b"outer%d" % turn)
         time.sleep(0.01)
-        assert len(inner) > 100, len(inner)
+        assert len(inner) > 20, len(inner)  # a loaded machine coalesces the timers
         assert set(inner) == {b"inner"}
 
 
