@@ -30,6 +30,7 @@ MIB = 1 << 20
 YARDSTICK = 'subprocess.run(["/bin/true"])'
 WARM = "Sandbox.run warm, 1 B"
 BEHIND = "Sandbox.run warm, 1 B, right behind another run"
+SMALL = 5  # so many of `runs` are small: the yardstick, two of plain C, warm and behind
 COLD = "Sandbox cold: make, run, close; no zygote"
 COLD_UP = "Sandbox cold: make, run, close; zygote up"
 
