@@ -19,8 +19,9 @@ def signals_held() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # Python runs handlers in the main thread alone
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:  # already around the blocking: a pending handler may run, and raise, on the way out of that very call
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
