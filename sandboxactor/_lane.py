@@ -1,4 +1,8 @@
-"""One lane: a concurrency slot of a stem, leased to one run at a time, and the one C call that does a run."""
+"""One lane: a concurrency slot of a stem, leased to one run at a time.
+
+A socket to the stem, sealed memory for payload and answer, pipes, a control group, and the struct of the one C call
+that does a run.
+"""
 
 from __future__ import annotations
 

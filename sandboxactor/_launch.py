@@ -1,8 +1,7 @@
-"""Zygote, stems and lanes: what stands between two runs.
+"""Zygote and stems: the processes that stand between two runs.
 
 One zygote per host process, started by posix_spawn and ended with the last Sandbox. A stem per module of a Sandbox,
-forked from the zygote with everything its workers inherit already made. A lane per concurrent run: a socket to the
-stem, sealed memory for payload and output, two pipes, and a control group.
+forked from the zygote with everything its workers inherit already made.
 """
 
 from __future__ import annotations

@@ -98,17 +98,29 @@ class Pool:
                 self._changed.wait()
                 stand = self._stand(native, agreed)
             lease = Lease(self, native, stand)
-            self._leases.add(lease)
-            stand.leases.add(lease)
-            with contextlib.suppress(IndexError):
-                lease.lane = stand.idle.popleft()
-            if lease.lane is not None and lease.lane.input_max < size:
-                lease.lane.close()
-                lease.lane = None
-            if lease.lane is None:
-                lease.lane = self._made_lane(lease, size, agreed)
-            lease.lane.run.cancelled = 0
+            try:
+                self._fill(lease, size, agreed)
+            except BaseException:  # the exception may keep the lease alive for long: nobody shall wait for it
+                self._forget(lease)
+                raise
             return lease
+
+    def _fill(self, lease: Lease, size: int, agreed: Plan) -> None:
+        self._leases.add(lease)
+        lease.stand.leases.add(lease)
+        with contextlib.suppress(IndexError):
+            lease.lane = lease.stand.idle.popleft()
+        if lease.lane is not None and lease.lane.input_max < size:
+            lease.lane.close()
+            lease.lane = None
+        if lease.lane is None:
+            lease.lane = self._made_lane(lease, size, agreed)
+        lease.lane.run.cancelled = 0
+
+    def _forget(self, lease: Lease) -> None:
+        self._leases.discard(lease)
+        lease.stand.leases.discard(lease)
+        self._changed.notify_all()
 
     def _made_lane(self, lease: Lease, size: int, agreed: Plan) -> Lane:
         """A new lane: of a new stem where it has died; after the idle lanes are gone where descriptors are short."""
@@ -152,9 +164,7 @@ class Pool:
                 stand.close()
         finally:  # only now: who closes the Sandbox waits for the lane to be gone
             with self._lock:
-                self._leases.discard(lease)
-                stand.leases.discard(lease)
-                self._changed.notify_all()
+                self._forget(lease)
                 last = self._left and not self._leases
             if last:
                 self._dispose()

@@ -80,6 +80,8 @@ class RlimitsBackend:
             summary="no core file, 1024 descriptors, no locked memory, no real-time priority",
             ops=ALWAYS,
         )
+        if policy.spawn:
+            return  # memory is held of each process alone, not of their sum: a tree needs a control group for all of it
         # Files in /tmp are memory too: what it may hold is taken off.
         private = policy.memory - (policy.tmp or 0)
         holes = MEMORY_HOLES if private >= 4 * MIB else (*MEMORY_HOLES, "a /tmp as large as the memory")
@@ -90,8 +92,6 @@ class RlimitsBackend:
             Rlimit(resource.RLIMIT_STACK, min(8 * MIB, max(private // 4, 256 * KIB))),
             ThreadStack(256 * KIB),
         )
-        if policy.spawn:
-            return  # both hold one process, or one tree only where root cannot be its owner
         yield Step(
             backend=self.name,
             phase=Phase.LIMIT,

@@ -254,7 +254,6 @@ void sa_release(struct sa_run *run)
 void sa_free(struct sa_run *run)
 {
     sa_release(run);
-    forget(run);
     free(run->output);
     run->output = NULL, run->output_room = 0;
     for (int i = 0; i < 2; i++) free(run->streams[i].data), run->streams[i] = (struct sa_stream){0};

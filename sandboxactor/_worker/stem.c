@@ -77,6 +77,16 @@ static int keep_only(int *fds, int count)
     return (int)syscall(SYS_close_range, from, ~0U, 0);
 }
 
+/* Standard input is an empty pipe without a writer, and nobody else's. The other two outlive a run: status flags that an
+ * earlier module set on them must not. */
+static int own_streams(const struct lane *lane)
+{
+    int input[2];
+    if (pipe2(input, O_CLOEXEC) || dup2(input[0], 0) < 0 || close(input[0]) || close(input[1])) return -1;
+    if (dup2(lane->out, 1) < 0 || dup2(lane->err, 2) < 0) return -1;
+    return fcntl(1, F_SETFL, 0) || fcntl(2, F_SETFL, 0) ? -1 : 0;
+}
+
 /* Everything that does not need the payload, then the seal; then parked until the host says go. */
 _Noreturn void worker_main(struct stem *s, struct lane *lane)
 {
@@ -87,11 +97,7 @@ _Noreturn void worker_main(struct stem *s, struct lane *lane)
     signal(SIGCHLD, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &nothing_blocked, NULL);
-    /* The pipes outlive a run: status flags that an earlier module set on them must not. Standard input is nobody
-     * else's: an empty pipe without a writer. */
-    int input[2];
-    if (pipe2(input, O_CLOEXEC) || dup2(input[0], 0) < 0 || close(input[0]) || close(input[1]) || dup2(lane->out, 1) < 0 || dup2(lane->err, 2) < 0 || fcntl(1, F_SETFL, 0) || fcntl(2, F_SETFL, 0))
-        worker_fault(lane, 0, 0, "streams");
+    if (own_streams(lane)) worker_fault(lane, 0, 0, "streams");
     uint64_t size = SA_PAGE + sa_pad(lane->input_max, SA_PAGE) + sa_pad(lane->output_max, SA_PAGE);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, lane->memory, 0);
     if (memory == MAP_FAILED) worker_fault(lane, 0, 0, "map payload");
