@@ -69,7 +69,7 @@ _SCHEDULED = """if True:
 
 
 def test_workers_are_scheduled_as_anybody(echo: str) -> None:
-    """A real-time host starts no real-time worker, which would escape its quota, and none that the OOM killer spares."""
+    """A real-time host starts no real-time worker, which would escape its quota, and none that OOM spares."""
     control = "import os; os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1)); print(os.sched_getscheduler(0))"
     allowed = subprocess.run([sys.executable, "-c", control], capture_output=True, text=True, check=False)
     need(allowed.returncode == 0, "root with CAP_SYS_NICE, to be a real-time host")
@@ -94,7 +94,7 @@ def test_what_no_worker_could_hold_is_refused_at_once(wider: dict[str, object], 
 
 
 def test_a_lease_that_failed_is_waited_for_by_nobody(echo: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread keeps the exception of a run that got no lane: who closes the Sandbox elsewhere finds nothing running."""
+    """A thread keeps the exception of a run that got no lane: who closes the Sandbox finds nothing running."""
     box = Sandbox(Policy.strict(), host=host())
     kept: list[BaseException] = []
 
